@@ -1,0 +1,78 @@
+# Every target does its own set-up. A machine needs Python >= 3.11 with venv, and make.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo test check bench lock clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV ?= uv
+
+# Names are tried, not looked up: a version manager's shim can exist and still refuse to run, and
+# Debian ships Python without ensurepip until python3-venv is installed.
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+	$$name -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& echo $$name && break; done)
+
+# Wheels only: building from source would fetch build tools that no lock pins.
+PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
+LOCKED := --require-hashes --only-binary :all:
+
+# One lock for every platform and every Python that we support; hashes, and no addresses.
+COMPILE := $(UV) pip compile --no-config --quiet --universal --python-version 3.11 \
+	--fork-strategy fewest --generate-hashes --no-header --no-annotate pyproject.toml
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(VENV)/.stamp-runtime ## make .venv with what a user needs
+
+setup-dev: $(VENV)/.stamp-dev ## ... and with what a developer needs
+
+demo: setup ## run the main job on the embedded bench, offline
+	@$(BIN)/codegenie eval demo
+
+test: setup-dev ## run every test; fails under 90 % branch coverage
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+	@$(BIN)/python scripts/check_coverage.py
+
+check: setup-dev ## format, lint, types and import contracts, in seconds
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/python scripts/check_types.py
+	@$(BIN)/lint-imports --no-logo
+
+bench: setup ## measure the harness against its baselines
+	@$(BIN)/python -m benchmarks
+
+lock: ## renew both lock files (needs uv)
+	@{ echo '# What a user needs. Made by `make lock` from pyproject.toml; not edited by hand.'; \
+	echo '# hatchling and what it needs are here because `make setup` installs the package in place'; \
+	echo '# without build isolation, so that nothing outside this file is ever fetched.'; \
+	echo hatchling | $(COMPILE) -; } >$(VENV)-requirements.tmp
+	@mv $(VENV)-requirements.tmp requirements.txt
+	@{ echo '# What a developer needs: requirements.txt and the tools. Made by `make lock`.'; \
+	$(COMPILE) --extra dev --constraint requirements.txt; } >$(VENV)-requirements.tmp
+	@mv $(VENV)-requirements.tmp requirements-dev.txt
+
+clean: ## remove what the other targets made; records of runs stay
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -f .coverage .coverage.*
+	@find src tests bench benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(VENV)/.stamp-venv:
+	@test -n "$(PYTHON)" || { echo 'make: no Python >= 3.11 with venv; on Debian: apt-get install python3-venv' >&2; exit 1; }
+	@echo 'setting up $(VENV), once'
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.stamp-runtime: $(VENV)/.stamp-venv requirements.txt pyproject.toml src/codegenie/__init__.py
+	@$(PIP_INSTALL) $(LOCKED) -r requirements.txt
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.stamp-dev: $(VENV)/.stamp-runtime requirements-dev.txt
+	@$(PIP_INSTALL) $(LOCKED) -r requirements-dev.txt
+	@touch $@

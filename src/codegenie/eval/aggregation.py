@@ -1,0 +1,145 @@
+"""Plan and outcomes to the numbers of a report. Pure, and the same bytes in any order of completion.
+
+The plan is the denominator: a planned case without an outcome is our bug, not a smaller sample.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from codegenie.eval.estimators import bca_lower, clopper_pearson_lower, gaffke_lower
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import (
+    MICRO,
+    RUNNER_CODES,
+    BenchCase,
+    BenchRunReport,
+    BenchScore,
+    Fault,
+    RunHeader,
+    RunPlan,
+    Severity,
+    Summary,
+    TrialScore,
+)
+
+TrialKey = tuple[str, int]
+
+
+def build_report(plan: RunPlan, outcomes: Mapping[TrialKey, TrialScore], header: RunHeader) -> BenchRunReport:
+    """Reduce the outcomes of all planned trials to the report of the run."""
+    planned = {(case.case_id, trial) for case in plan.cases for trial in range(plan.options.trials)}
+    if planned != outcomes.keys():
+        raise RuntimeError("outcomes do not match the plan one to one")
+    per_case = tuple(
+        (
+            case.case_id,
+            combine_trials([outcomes[case.case_id, trial] for trial in range(plan.options.trials)]),
+        )
+        for case in plan.cases
+    )
+    summary = summarise(plan.cases, per_case)
+    fields = {name: getattr(header, name) for name in RunHeader.model_fields}
+    fields |= {name: getattr(summary, name) for name in Summary.model_fields}
+    return BenchRunReport(**fields, per_case=per_case)
+
+
+def combine_trials(trials: Sequence[TrialScore]) -> BenchScore:
+    """Reduce the trials of one case: the mean of their scores, passed if all of them are."""
+    if len(trials) == 1:
+        only = trials[0]
+        return BenchScore(**{name: getattr(only, name) for name in TrialScore.model_fields})
+    keys = sorted({key for trial in trials for key in trial.breakdown})
+    breakdown = {
+        key: _mean([trial.breakdown[key] for trial in trials if key in trial.breakdown]) for key in keys
+    }
+    blocked = any(_is_blocked(trial) for trial in trials)
+    costs = [trial.cost_usd for trial in trials]
+    return BenchScore(
+        passed=all(trial.passed for trial in trials),
+        # One blocked trial blocks the case: a block is a reason not to trust, not a low mark.
+        score=0.0 if blocked else _mean([trial.score for trial in trials]),
+        breakdown=breakdown,
+        failure_modes=tuple(dict.fromkeys(mode for trial in trials for mode in trial.failure_modes)),
+        cost_usd=None if None in costs else math.fsum(cost for cost in costs if cost is not None),
+        wall_clock_ms=sum(trial.wall_clock_ms for trial in trials),
+        trials=tuple(trials),
+    )
+
+
+def summarise(cases: Sequence[BenchCase], per_case: Sequence[tuple[str, BenchScore]]) -> Summary:
+    """Compute every number of a report from its cases and their scores."""
+    scores = dict(per_case)
+    micro = [round(score.score * MICRO) for _, score in per_case]
+    unit_means, units_passed = _units(cases, scores)
+    certified = clopper_pearson_lower(units_passed, len(unit_means))
+    bca = bca_lower(unit_means)
+    faults = [fault_of(score) for _, score in per_case]
+    costs = [score.cost_usd for _, score in per_case]
+    modes = {
+        mode.code for _, score in per_case for mode in score.failure_modes if mode.severity is Severity.BLOCK
+    }
+    return Summary(
+        mean_score=sum(micro) / len(micro) / MICRO,
+        score_stddev=_deviation(micro),
+        # On degenerate data a bootstrap knows nothing; it takes the certified value, never 1.0 (ADR-0009).
+        lower_bound_95=certified if bca is None else bca.value,
+        lower_bound_95_status=_bca_status(bca is not None, len(unit_means)),
+        certified_lower_95=certified,
+        gaffke_lower_95=_gaffke(unit_means),
+        units=len(unit_means),
+        units_passed=units_passed,
+        passed_count=sum(score.passed for _, score in per_case),
+        scored_count=faults.count(None),
+        sut_fault_count=faults.count(Fault.SUT),
+        bench_fault_count=faults.count(Fault.BENCH),
+        infrastructure_fault_count=faults.count(Fault.INFRASTRUCTURE),
+        total_cost_usd=None if None in costs else math.fsum(cost for cost in costs if cost is not None),
+        block_severity_failure_modes=tuple(sorted(modes)),
+        complete=Fault.INFRASTRUCTURE not in faults,
+    )
+
+
+def fault_of(score: TrialScore) -> Fault | None:
+    """Say whose fault it is that a case has no verdict; infrastructure before bench before SUT."""
+    faults = {RUNNER_CODES[mode.code] for mode in score.failure_modes if mode.code in RUNNER_CODES}
+    return next((fault for fault in (Fault.INFRASTRUCTURE, Fault.BENCH, Fault.SUT) if fault in faults), None)
+
+
+def _units(cases: Sequence[BenchCase], scores: Mapping[str, BenchScore]) -> tuple[list[int], int]:
+    """Return the mean micro-score of every family, and how many families passed whole."""
+    families: dict[str, list[BenchScore]] = {}
+    for case in cases:
+        families.setdefault(case.family, []).append(scores[case.case_id])
+    means = [sum(round(s.score * MICRO) for s in members) // len(members) for members in families.values()]
+    return sorted(means), sum(all(score.passed for score in members) for members in families.values())
+
+
+def _gaffke(unit_means: Sequence[int]) -> float | None:
+    if len(unit_means) > LIMITS.gaffke_units:
+        return None
+    return gaffke_lower([mean / MICRO for mean in unit_means])
+
+
+def _bca_status(defined: bool, units: int) -> Literal["ok", "degenerate", "n_too_small"]:  # noqa: FBT001 - two facts, one word
+    if defined:
+        return "ok"
+    return "n_too_small" if units < 2 else "degenerate"  # noqa: PLR2004 - a spread needs two
+
+
+def _is_blocked(score: TrialScore) -> bool:
+    return any(mode.severity is Severity.BLOCK for mode in score.failure_modes)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(round(value * MICRO) for value in values) / len(values) / MICRO
+
+
+def _deviation(micro: Sequence[int]) -> float:
+    """Sample standard deviation from integer sums: independent of order; 0 for a single case."""
+    n = len(micro)
+    if n < 2:  # noqa: PLR2004 - a spread needs two
+        return 0.0
+    total = sum(micro)
+    squares = n * sum(value * value for value in micro) - total * total
+    return math.sqrt(squares / (n * (n - 1))) / MICRO

@@ -1,0 +1,54 @@
+"""Record to canonical bytes to BLAKE3. The only module that hashes records and framed listings.
+
+Everything is length-framed: no two different lists of fields have the same bytes.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from blake3 import blake3
+
+DIGEST_PREFIX = "blake3:"
+
+
+def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    """Return the one spelling of a JSON value: sorted keys, no spaces, UTF-8, finite numbers."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode()
+
+
+def digest_json(domain: str, value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Hash a JSON value for one purpose; `domain` keeps equal values of two purposes apart."""
+    return digest_fields(domain, [canonical_json(value)])
+
+
+def digest_fields(domain: str, fields: Iterable[bytes]) -> str:
+    """Hash a list of byte strings, each framed by its length."""
+    hasher = blake3(f"codegenie.eval/{domain}\n".encode())
+    for field in fields:
+        hasher.update(len(field).to_bytes(8, "big"))
+        hasher.update(field)
+    return hasher.hexdigest()
+
+
+class TreeHasher:
+    """BLAKE3 over (relative path, executable bit, content) of files fed in order of their path bytes."""
+
+    def __init__(self, domain: str) -> None:
+        self._hasher = blake3(f"codegenie.eval/{domain}\n".encode())
+
+    def begin(self, path: str, size: int, *, executable: bool) -> None:
+        """Open the frame of one file; exactly `size` bytes of content follow."""
+        name = path.encode()
+        frame = len(name).to_bytes(8, "big") + name + (b"x" if executable else b"-") + size.to_bytes(8, "big")
+        self._hasher.update(frame)
+
+    def content(self, chunk: bytes | memoryview) -> None:
+        """Add bytes of the file whose frame is open."""
+        self._hasher.update(chunk)
+
+    def hexdigest(self) -> str:
+        """Return the digest of everything fed so far."""
+        return self._hasher.hexdigest()

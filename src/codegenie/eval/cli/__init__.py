@@ -1,0 +1,131 @@
+"""The command line: parse, call, print, return a number. It picks concrete parts and decides nothing.
+
+Commands are imported when they are called, so that `--help` costs click and nothing else.
+"""
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+from codegenie import __version__
+from codegenie.eval.errors import EvalError, SettingsInvalid
+from codegenie.eval.sanitising import printable
+
+_COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "run": "Run a task class against a system under test and report.",
+        "digest": "Compare or write the digests of a task class's cases.",
+        "list": "List the task classes of the bench roots.",
+        "demo": "Run the embedded bench and show what is refused.",
+    }
+)
+_INTERRUPTED = 130
+_INTERNAL_ERROR = 4
+
+
+class _LazyGroup(click.Group):
+    """A group that knows its commands' names and first lines, and imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"codegenie.eval.cli.{cmd_name}_command")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from difflib import get_close_matches
+
+        name = args[0] if args else ""
+        if name not in _COMMANDS and not name.startswith("-"):
+            close = get_close_matches(name, _COMMANDS, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the commands are {', '.join(_COMMANDS)}"
+            raise click.UsageError(f"there is no command {printable(name)!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="codegenie")
+def _root() -> None:
+    """Decide whether an AI agent may be trusted with a class of work."""
+
+
+@_root.group(name="eval", cls=_LazyGroup)
+@click.pass_context
+def _evaluate(ctx: click.Context) -> None:
+    """Run benches, and keep and judge the evidence."""
+    from codegenie.eval.cli.settings import file_settings
+
+    ctx.default_map = dict.fromkeys(_COMMANDS, file_settings())
+
+
+def run_command_line(arguments: Sequence[str]) -> int:
+    """Run one command; every way out is a number, and no traceback reaches a user."""
+    try:
+        result = _root.main(args=list(arguments), prog_name="codegenie", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("codegenie: interrupted", err=True)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`| head`); a second complaint at exit would be a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _INTERNAL_ERROR
+    except Exception as error:  # noqa: BLE001 - the command line's last line
+        return _refuse(_typed(error), as_json="--json" in arguments)
+    return result if isinstance(result, int) else 0
+
+
+def _typed(error: Exception) -> EvalError:
+    """Give every error the form in which it is shown; what is not ours is a bug, and says so."""
+    if isinstance(error, EvalError):
+        return error
+    if isinstance(error, click.ClickException):
+        usage = error.ctx.get_usage() if isinstance(error, click.UsageError) and error.ctx else None
+        return SettingsInvalid(error.format_message(), hint=usage)
+    if os.environ.get("CODEGENIE_DEBUG"):
+        raise error
+    return EvalError(
+        f"internal error: {type(error).__name__}: {error}",
+        hint="this is a bug of codegenie; set CODEGENIE_DEBUG=1 to see where, and report it",
+    )
+
+
+def _refuse(error: EvalError, *, as_json: bool) -> int:
+    """Say what is wrong, where, and what to do next."""
+    if as_json:
+        document: dict[str, Any] = {
+            "schema": "codegenie.eval.refusal/1",
+            "error": {
+                "type": type(error).__name__,
+                "message": printable(error.message),
+                "where": None if error.where is None else printable(error.where),
+                "hint": error.hint,
+            },
+        }
+        click.echo(json.dumps(document, indent=2))
+        return error.exit_code
+    lines = [f"codegenie: {printable(' '.join(error.message.split()))}"]
+    if error.where:
+        lines.append(f"  where: {printable(error.where)}")
+    if error.hint:
+        lines.append(f"  next:  {printable(' '.join(error.hint.split()))}")
+    click.echo("\n".join(lines), err=True)
+    return error.exit_code

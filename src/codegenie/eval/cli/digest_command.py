@@ -1,0 +1,62 @@
+"""`codegenie eval digest`: how the bytes of each case stand to its entry in cases/digests.yaml."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+
+from codegenie.eval.cli.settings import bench_root_option, json_option
+from codegenie.eval.errors import BenchCaseDigestMismatch, DigestManifestInvalid, HarnessFailure
+from codegenie.eval.loader import CaseDigest, digest_statuses, load_task_class, write_digests
+
+_STALE, _INCOMPLETE = BenchCaseDigestMismatch.exit_code, DigestManifestInvalid.exit_code
+
+
+@click.command("digest")
+@click.argument("task_class")
+@bench_root_option
+@click.option("--write", is_flag=True, help="Write cases/digests.yaml anew.")
+@json_option
+def command(task_class: str, bench_root: Sequence[str], write: bool, as_json: bool) -> int:
+    """Compare every case of TASK_CLASS with its digest, or write the digests.
+
+    Exits with 0 when all are current, 3 when one is stale, 2 when one is missing or extra.
+    """
+    loaded = load_task_class(task_class, bench_root=bench_root)
+    statuses = digest_statuses(loaded)
+    if write:
+        try:
+            write_digests(loaded, statuses)
+        except OSError as error:
+            raise HarnessFailure(f"cannot write the digests: {error}") from None
+    _show(statuses, written=write, as_json=as_json)
+    found = {entry.status for entry in statuses}
+    if write or found <= {"current"}:
+        return 0
+    return _STALE if "stale" in found else _INCOMPLETE
+
+
+def _show(statuses: Sequence[CaseDigest], *, written: bool, as_json: bool) -> None:
+    if as_json:
+        cases = [
+            {
+                "case_id": entry.case_id,
+                "status": entry.status,
+                "expected": entry.expected,
+                "computed": entry.computed,
+            }
+            for entry in statuses
+        ]
+        click.echo(
+            json.dumps({"schema": "codegenie.eval.digest/1", "written": written, "cases": cases}, indent=2)
+        )
+        return
+    for entry in statuses:
+        if entry.status != "current":
+            click.echo(f"{entry.status:8} {ascii(entry.case_id)[1:-1]}")
+    counts = Counter(entry.status for entry in statuses)
+    summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    click.echo(f"{summary}; cases/digests.yaml is written" if written else summary)
+    if not written and counts.keys() - {"current"}:
+        click.echo("look at what changed; if it was meant, run this again with --write")

@@ -1,0 +1,85 @@
+"""Live progress: one line that is rewritten on a terminal, one line per trial elsewhere. On stderr."""
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from codegenie.eval.models import Severity, TrialScore
+from codegenie.eval.ports import Progress
+
+_REDRAW_SECONDS = 0.1
+
+
+class _Counting:
+    """Counts what has finished; the two ways to show it differ only in `_show`."""
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        self._total = total
+        self._stream = stream
+        self._done = self._passed = self._blocked = 0
+
+    def finished(self, case_id: str, trial: int, score: TrialScore) -> None:
+        """Count a trial and show it."""
+        self._done += 1
+        self._passed += score.passed
+        blocking = [mode.code for mode in score.failure_modes if mode.severity is Severity.BLOCK]
+        self._blocked += bool(blocking)
+        what = "passed" if score.passed else blocking[0] if blocking else "not passed"
+        self._show(f"{case_id}#{trial}" if trial else case_id, f"{what}, score {score.score:.3f}")
+
+    def _show(self, case: str, what: str) -> None:
+        raise RuntimeError(f"nothing shows {case}: {what}")
+
+    def close(self) -> None:
+        """Leave the stream as it was found."""
+
+
+class LineProgress(_Counting):
+    """A line for every trial: for logs."""
+
+    def _show(self, case: str, what: str) -> None:
+        print(f"[{self._done}/{self._total}] {case}: {what}", file=self._stream, flush=True)
+
+
+class LiveProgress(_Counting):
+    """One line, rewritten at most ten times a second: for terminals."""
+
+    _drawn = 0.0
+
+    def _show(self, case: str, what: str) -> None:
+        now = time.monotonic()
+        if now - self._drawn < _REDRAW_SECONDS and self._done < self._total:
+            return
+        self._drawn = now
+        counts = f"{self._done}/{self._total} done · {self._passed} passed · {self._blocked} blocked"
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r\x1b[2K{f'{counts} · {case}: {what}'[:width]}", end="", file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Clear the line."""
+        print("\r\x1b[2K", end="", file=self._stream, flush=True)
+
+
+class _Quiet(_Counting):
+    def _show(self, case: str, what: str) -> None:
+        pass
+
+
+@contextmanager
+def progress_for(total: int, *, quiet: bool) -> Iterator[Progress]:
+    """Choose by what stderr is: live on a terminal that can rewrite a line, plain lines otherwise."""
+    stream = sys.stderr
+    live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    shown: _Counting = (
+        _Quiet(total, stream) if quiet else (LiveProgress if live else LineProgress)(total, stream)
+    )
+    try:
+        yield shown
+    finally:
+        with contextlib.suppress(OSError):
+            shown.close()

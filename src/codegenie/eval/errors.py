@@ -1,0 +1,159 @@
+"""Everything this package raises on purpose, as one tree.
+
+EvalError                                  exit
+├── BadInputError                           2   what we were given is not what the contract says
+│   ├── SettingsInvalid                         a flag, an environment variable or pyproject.toml
+│   ├── SutSpecInvalid                          the system under test cannot be found or understood
+│   ├── NoCaseMatches                           the selection leaves nothing to run
+│   ├── TierConfigInvalid                       trust-tiers.yaml
+│   ├── DecodingRefused                         bytes that no strict decoder takes
+│   └── BenchInvalid                            a bench on disk that we will not run
+│       ├── TaskClassNotFound
+│       ├── TaskClassAlreadyRegistered
+│       ├── RegistrationInvalid
+│       ├── BreakdownKeysInvalid
+│       ├── FailureModeTaxonomyInvalid
+│       ├── DigestManifestInvalid               a missing or an extra entry in cases/digests.yaml
+│       └── BenchCaseLoadError
+│           └── BenchCaseIDCollision
+├── IntegrityError                          3   something is not what its digest says
+│   ├── BenchCaseDigestMismatch
+│   └── ChainTamperDetected
+├── NotMeasured                             4   nothing was decided
+│   ├── HarnessFailure                          we could not fork, copy or write
+│   ├── IsolationUnavailable                    the isolation asked for cannot be proved here
+│   └── IncompleteReportForPromotion
+└── PromotionMustBeHumanAuthorized          1   the gate advises; it never promotes
+
+Bad input raises from this tree. A broken promise of our own code is a RuntimeError and is not caught.
+"""
+
+from typing import ClassVar
+
+
+class EvalError(Exception):
+    """Root of the tree: what is wrong, where, and what to do next."""
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Say all three parts in one line; the command line prints them apart."""
+        text = self.message
+        if self.where:
+            text = f"{text} ({self.where})"
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class BadInputError(EvalError):
+    """What the caller gave us is not usable; nothing was run."""
+
+    exit_code = 2
+
+
+class SettingsInvalid(BadInputError):
+    """A flag, an environment variable or the settings table has a value that we do not take."""
+
+
+class SutSpecInvalid(BadInputError):
+    """The system under test is not one that we know or can find."""
+
+
+class NoCaseMatches(BadInputError):
+    """The selection names no case of the task class."""
+
+
+class TierConfigInvalid(BadInputError):
+    """The promotion policy is not one that we will judge by."""
+
+
+class DecodingRefused(BadInputError):
+    """Bytes from outside that the strict decoder does not take."""
+
+
+class BenchInvalid(BadInputError):
+    """The bench on disk is not one that we will run."""
+
+
+class TaskClassNotFound(BenchInvalid):
+    """No bench root holds a task class of this name."""
+
+
+class TaskClassAlreadyRegistered(BenchInvalid):
+    """Two benches, or two decorators, claim one name."""
+
+
+class RegistrationInvalid(BenchInvalid):
+    """`registration.py` holds more than the one literal registration that we read."""
+
+
+class BreakdownKeysInvalid(BenchInvalid):
+    """`breakdown_keys.py` is not one enumeration of allowed literal keys."""
+
+
+class FailureModeTaxonomyInvalid(BenchInvalid):
+    """`failure_modes.yaml` is not a taxonomy that we can judge by."""
+
+
+class DigestManifestInvalid(BenchInvalid):
+    """`cases/digests.yaml` does not name exactly the cases that exist."""
+
+
+class BenchCaseLoadError(BenchInvalid):
+    """One case directory does not follow the contract."""
+
+
+class BenchCaseIDCollision(BenchCaseLoadError):
+    """A case claims the id of another case."""
+
+
+class IntegrityError(EvalError):
+    """Something is not what its digest says."""
+
+    exit_code = 3
+
+
+class BenchCaseDigestMismatch(IntegrityError):
+    """The bytes of a case are not the bytes that its digest names."""
+
+    def __init__(self, case_id: str, expected_blake3: str, computed_blake3: str) -> None:
+        super().__init__(
+            f"case {case_id!r} has changed: its digest is {computed_blake3}, not {expected_blake3}",
+            where=f"cases/{case_id}",
+            hint="look at what changed; if it was meant, write the new digest with "
+            "`codegenie eval digest TASK_CLASS --write`",
+        )
+        self.case_id = case_id
+        self.expected_blake3 = expected_blake3
+        self.computed_blake3 = computed_blake3
+
+
+class ChainTamperDetected(IntegrityError):
+    """A record of the audit log does not hold."""
+
+
+class NotMeasured(EvalError):
+    """Nothing was decided, for a reason that is not the agent's."""
+
+
+class HarnessFailure(NotMeasured):
+    """We could not start a process, copy a case or write a file."""
+
+
+class IsolationUnavailable(NotMeasured):
+    """The isolation class that was asked for cannot be proved on this machine."""
+
+
+class IncompleteReportForPromotion(NotMeasured):
+    """A report without every planned verdict was offered as evidence."""
+
+
+class PromotionMustBeHumanAuthorized(EvalError):
+    """The gate was asked to promote; only a human may."""
+
+    exit_code = 1

@@ -1,0 +1,32 @@
+"""What a child is given: an environment built from nothing, and limits that it cannot raise."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from codegenie.eval.limits import LIMITS
+
+SCRUBBED_ENV: Mapping[str, str] = MappingProxyType(
+    {
+        # Set order must not decide a score. `-I` would ignore it, so the child runs with `-s -S -B`.
+        "PYTHONHASHSEED": "0",
+        "LC_ALL": "C.UTF-8",
+        "PATH": "/usr/bin:/bin",
+    }
+)
+"""All that a rubric child inherits, beside TMPDIR (ADR-0001). Nothing is copied from the harness."""
+
+
+def rubric_environment(directory: str) -> dict[str, str]:
+    """Return the whole environment of a rubric that works in `directory`."""
+    return {**SCRUBBED_ENV, "TMPDIR": directory}
+
+
+def rubric_limits() -> dict[str, int]:
+    """Return the rlimits of a rubric child by name. RLIMIT_NPROC is left out: it counts the whole user."""
+    return {
+        "RLIMIT_CORE": 0,
+        "RLIMIT_AS": LIMITS.child_address_space_bytes,
+        "RLIMIT_FSIZE": LIMITS.child_file_bytes,
+        "RLIMIT_NOFILE": LIMITS.child_open_files,
+        "RLIMIT_CPU": LIMITS.child_cpu_seconds,
+    }

@@ -1,0 +1,272 @@
+"""Keeps one process tree at a time: starts it, waits for it, ends all of it, says how it went.
+
+A program of its own, standard library only, run by path and imported by nobody. The harness holds one
+keeper per slot and talks to it over the socket on descriptor 0, one JSON line each way; the descriptors
+of the child's standard streams travel beside the request.
+
+Why a process: on Linux the keeper is a subreaper, so whatever a child leaves behind, through setsid and
+any number of forks, becomes the keeper's child and nobody else's. As a keeper serves one case at a time,
+a leaked process belongs to that case for certain. The limits that the keeper sets on itself are inherited,
+so the child needs no code of ours between fork and exec. It holds no secret, and when the harness dies it
+sees the end of its socket and takes everything with it.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+_PR_SET_CHILD_SUBREAPER = 36
+_CONTROL = 0
+_LARGEST_MESSAGE = 1 << 20
+_END_SECONDS = 5.0
+_RESTORED_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM]
+
+
+def become_reaper() -> bool:
+    """Ask the kernel to hand us every orphan below us; False where there is no such thing."""
+    if not sys.platform.startswith("linux"):
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def limit_self(limits: dict[str, int]) -> None:
+    """Lower our own limits, soft and hard, for every child to inherit."""
+    for name, value in limits.items():
+        which = getattr(resource, name)
+        _, hard = resource.getrlimit(which)
+        lowered = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (lowered, lowered))
+
+
+class Gone(Exception):  # noqa: N818 - the harness went away; the only way out of the loop
+    """The other end of the control socket is closed."""
+
+
+class Control:
+    """The socket to the harness."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(fileno=_CONTROL)
+        self._buffer = b""
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        """Wait for one request and the descriptors that came with it."""
+        descriptors: list[int] = []
+        while b"\n" not in self._buffer:
+            data, received, _, _ = socket.recv_fds(self._socket, _LARGEST_MESSAGE, 8)
+            descriptors += received
+            if not data:
+                raise Gone
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return json.loads(line), [_out_of_the_way(descriptor) for descriptor in descriptors]
+
+    def send(self, answer: dict[str, Any]) -> None:
+        """Send one line; a harness that is gone is found out by the next read."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._socket.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _out_of_the_way(descriptor: int) -> int:
+    """Move a descriptor above those that a child is given, and keep it from being inherited."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return moved
+
+
+class Tree:
+    """The one process tree that is being kept."""
+
+    def __init__(self, leader: int, *, reaper: bool) -> None:
+        self.leader = leader
+        self._reaper = reaper
+
+    def leader_status(self) -> os.waitid_result | None:
+        """Look at the leader's end without reaping it: its number stays ours until the group is ended."""
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.leader, flags)
+
+    def survivors(self) -> list[int]:
+        """Return what still runs below us, the leader aside."""
+        if self._reaper:
+            return [pid for pid in _children() if pid != self.leader and not _has_ended(pid)]
+        return self._group_survivors()
+
+    def _group_survivors(self) -> list[int]:
+        try:
+            os.killpg(self.leader, 0)
+        except (ProcessLookupError, PermissionError):
+            return []
+        # The zombie leader itself answers until it is reaped; it cannot be told apart without /proc.
+        os.waitpid(self.leader, os.WNOHANG)
+        try:
+            os.killpg(self.leader, 0)
+        except (ProcessLookupError, PermissionError):
+            return []
+        return [self.leader]
+
+    def end(self) -> bool:
+        """Kill and reap everything; False if something outlived five seconds of trying."""
+        deadline = time.monotonic() + _END_SECONDS
+        while True:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.leader, signal.SIGKILL)
+            for pid in _children() if self._reaper else []:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if not _reap_all():
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+
+
+def _children() -> Iterator[int]:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+            listed = file.read().split()
+    except OSError:
+        listed = [
+            name.encode() for name in os.listdir("/proc") if name.isdigit() and _parent(name) == os.getpid()
+        ]
+    return map(int, listed)
+
+
+def _parent(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def _reap_all() -> bool:
+    """Reap what has ended; return whether any child is left."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+
+
+class Keeper:
+    """The loop: one request, one tree, one answer."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._control = Control()
+        self._grace = settings["leak_grace_seconds"]
+        self._reaper = become_reaper()
+        self._wake, wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def serve(self) -> None:
+        """Serve until the harness is gone."""
+        while True:
+            request, descriptors = self._control.receive()
+            if "argv" not in request:
+                continue  # a cancellation that crossed our answer
+            started = time.monotonic()
+            try:
+                leader = self._spawn(request, descriptors)
+            except OSError as error:
+                self._control.send({"ended": True, "error": f"{type(error).__name__}: {error}"})
+                continue
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            self._control.send({"started": leader})
+            self._control.send(self._keep(Tree(leader, reaper=self._reaper), started, request["seconds"]))
+
+    def _spawn(self, request: dict[str, Any], descriptors: list[int]) -> int:
+        argv = request["argv"]
+        streams = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(descriptors)]
+        # One request at a time and one thread: the working directory is ours to lend.
+        os.chdir(request["cwd"])
+        try:
+            return os.posix_spawn(
+                argv[0], argv, request["env"], file_actions=streams, setsid=True, setsigdef=_RESTORED_SIGNALS
+            )
+        finally:
+            os.chdir("/")
+
+    def _keep(self, tree: Tree, started: float, seconds: float) -> dict[str, Any]:
+        try:
+            status, cancelled = self._wait(tree, started + seconds)
+        except Gone:
+            tree.end()
+            raise
+        leaked = self._wait_for_stragglers(tree) if status else 0
+        wall = time.monotonic() - started
+        ended = tree.end()
+        answer: dict[str, Any] = {"ended": ended, "wall": wall, "leaked": leaked, "cancelled": cancelled}
+        answer["timed_out"] = status is None and not cancelled
+        if status is not None:
+            exited = status.si_code == os.CLD_EXITED
+            answer["exit" if exited else "signal"] = status.si_status
+        return answer
+
+    def _wait(self, tree: Tree, deadline: float) -> tuple[os.waitid_result | None, bool]:
+        """Wait for the leader's end, the deadline or a word of the harness, never for its pipes."""
+        while True:
+            status = tree.leader_status()
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return None, False
+            if status is not None:
+                return status, False
+            readable, _, _ = select.select([self._wake, _CONTROL], [], [], remaining)
+            if self._wake in readable:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wake, 4096)
+            if _CONTROL in readable:
+                self._control.receive()
+                return None, True
+
+    def _wait_for_stragglers(self, tree: Tree) -> int:
+        """Give what the leader left behind a moment to end by itself; count what does not."""
+        deadline = time.monotonic() + self._grace
+        while survivors := tree.survivors():
+            if time.monotonic() > deadline:
+                return len(survivors)
+            time.sleep(0.005)
+        return 0
+
+
+def main() -> None:
+    """Set ourselves up, serve, and clean up if the harness died without a word."""
+    settings = json.loads(sys.argv[1])
+    limit_self(settings["limits"])
+    os.umask(0o077)
+    with contextlib.suppress(Gone):
+        Keeper(settings).serve()
+    if settings["directory"] is not None:
+        # After an orderly end it is gone already.
+        shutil.rmtree(settings["directory"], ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Every cap in one place, each with its reason. Changing one is a change of the contract."""
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLimits:
+    """What one directory of files may hold before any of it is read."""
+
+    files: int
+    file_bytes: int
+    total_bytes: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The caps that outside bytes meet before they become records."""
+
+    # A case is a small repository at most; 1 TiB of sparse file must be refused by its size alone.
+    case_tree: TreeLimits = TreeLimits(files=10_000, file_bytes=32 * MIB, total_bytes=128 * MIB, depth=16)
+    # The rubric's sources are kept in memory for the whole run and written once per case.
+    rubric_tree: TreeLimits = TreeLimits(files=64, file_bytes=1 * MIB, total_bytes=2 * MIB, depth=4)
+    # 100,000 cases would need 9 MB of digests; hashing them takes longer than anybody waits.
+    cases: int = 100_000
+    digests_bytes: int = 10 * MIB
+    # One dotted key of 64 KB keeps tomllib 3.11 busy for 10 s: quadratic (cpython #149231).
+    toml_bytes: int = 16 * KIB
+    toml_dots_per_line: int = 64
+    # A registration is 20 lines; the parser of 3.11 is recursive, so its input stays small.
+    python_bytes: int = 16 * KIB
+    yaml_bytes: int = 256 * KIB
+    # Our own records are three levels deep; json.loads recurses in C.
+    nesting: int = 32
+    # An answer of a rubric is some hundred bytes; 1 MiB leaves room for generous breakdowns.
+    rubric_stdout_bytes: int = 1 * MIB
+    # The tail of stderr explains a failure; more is noise.
+    rubric_stderr_bytes: int = 64 * KIB
+    # An agent's whole change as text. Larger outputs belong in files that the rubric need not parse.
+    sut_output_bytes: int = 16 * MIB
+    sut_log_bytes: int = 256 * KIB
+    # Contract: detail is one line of at most 200 characters, and at most 16 failures per kind of key.
+    detail_characters: int = 200
+    unknown_keys_reported: int = 16
+    # A rubric that names more failures than this is not describing one case.
+    failure_modes: int = 256
+    breakdown_keys: int = 256
+    # rlimits of a rubric child: two interpreters' worth of address space, files that fit the disk.
+    child_address_space_bytes: int = 2048 * MIB
+    child_file_bytes: int = 32 * MIB
+    child_open_files: int = 256
+    # Wall clock covers one thread; this stops several from burning all cores for the whole deadline.
+    child_cpu_seconds: int = 600
+    # What a helper process (multiprocessing's resource tracker, for one) needs to notice its parent's exit.
+    leak_grace_seconds: float = 0.25
+    # From the deadline of a child to the moment when we stop believing in its keeper.
+    teardown_seconds: float = 5.0
+    # Environment values shorter than this occur in ordinary text; redacting them would destroy it.
+    secret_characters: int = 8
+    trials: int = 1_000
+    concurrency: int = 256
+    # Exact recursion is quadratic per evaluation: 0.04 s at 200 units, 1 s at 1,000 in pure Python.
+    gaffke_units: int = 500
+
+
+LIMITS = Limits()

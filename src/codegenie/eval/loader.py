@@ -1,0 +1,348 @@
+"""Disk to TaskClass and BenchCase: capped, no link followed, digests checked, nothing executed."""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from codegenie.eval.bench_grammar import read_breakdown_keys, read_registration, read_taxonomy
+from codegenie.eval.canonical import DIGEST_PREFIX, TreeHasher, digest_json
+from codegenie.eval.decoding import decode_toml, decode_yaml
+from codegenie.eval.errors import (
+    BenchCaseDigestMismatch,
+    BenchCaseIDCollision,
+    BenchCaseLoadError,
+    BenchInvalid,
+    DecodingRefused,
+    DigestManifestInvalid,
+    TaskClassAlreadyRegistered,
+    TaskClassNotFound,
+)
+from codegenie.eval.files import (
+    UnsafeTree,
+    entry_kinds,
+    open_directory,
+    read_plain_file,
+    replace_file,
+    walk_files,
+)
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import IDENTIFIER_PATTERN, BenchCase, SourceFile, TaskClass
+
+BenchRoot = str | Path | Sequence[str | Path]
+DigestStatus = Literal["current", "stale", "missing", "extra"]
+
+_CLASS_ENTRIES = {
+    "registration.py": "file",
+    "rubric.py": "file",
+    "rubric_lib": "directory",
+    "breakdown_keys.py": "file",
+    "failure_modes.yaml": "file",
+    "README.md": "file",
+    "cases": "directory",
+}
+_OPTIONAL_ENTRIES = {"rubric_lib", "README.md"}
+_CASE_ENTRIES = {"case.toml", "input", "expected", "solution"}
+_WRITE_DIGESTS = "write it with `codegenie eval digest TASK_CLASS --write`"
+
+
+def bench_roots(bench_root: BenchRoot) -> tuple[Path, ...]:
+    """Return the given roots as absolute paths."""
+    given = [bench_root] if isinstance(bench_root, str | Path) else list(bench_root)
+    return tuple(Path(root).absolute() for root in given)
+
+
+def task_class_names(bench_root: BenchRoot) -> tuple[str, ...]:
+    """Name every directory of the roots that could be a task class, sorted, a name in two roots twice."""
+    names = []
+    for root in bench_roots(bench_root):
+        if not root.is_dir():
+            raise TaskClassNotFound(
+                f"there is no bench root {str(root)!r}", hint="name one with --bench-root"
+            )
+        names += [entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+    return tuple(sorted(names))
+
+
+def load_task_class(name: str, *, bench_root: BenchRoot = "bench") -> TaskClass:
+    """Load one bench without running any of it; every refusal is typed and names file and line."""
+    directory = _find(name, bench_roots(bench_root))
+    try:
+        descriptor = open_directory(directory)
+        try:
+            return _read_task_class(name, directory, descriptor)
+        finally:
+            os.close(descriptor)
+    except UnsafeTree as unsafe:
+        raise BenchInvalid(
+            str(unsafe), where=str(directory), hint="a bench is regular files and directories"
+        ) from None
+
+
+def _find(name: str, roots: tuple[Path, ...]) -> Path:
+    looked_in = ", ".join(str(root) for root in roots)
+    if not re.fullmatch(IDENTIFIER_PATTERN, name):
+        raise TaskClassNotFound(f"{name!a} is not the name of a task class", where=looked_in)
+    found = [root / name for root in roots if (root / name).is_dir()]
+    if not found:
+        raise TaskClassNotFound(
+            f"there is no task class {name!r}",
+            where=looked_in,
+            hint="`codegenie eval list` names those that exist; --bench-root says where to look",
+        )
+    if len(found) > 1:
+        raise TaskClassAlreadyRegistered(
+            f"task class {name!r} exists in {len(found)} bench roots",
+            where=", ".join(map(str, found)),
+            hint="name one bench root, or rename one class",
+        )
+    return found[0]
+
+
+def _read_task_class(name: str, directory: Path, descriptor: int) -> TaskClass:
+    _check_entries(directory, entry_kinds(descriptor))
+
+    def read(file: str, limit: int) -> bytes:
+        raw = read_plain_file(descriptor, file, limit)
+        if raw is None:
+            raise UnsafeTree(file, "vanished while the bench was read")
+        return raw
+
+    try:
+        minimums = read_registration(read("registration.py", LIMITS.python_bytes), name)
+        keys = read_breakdown_keys(read("breakdown_keys.py", LIMITS.python_bytes))
+        taxonomy = read_taxonomy(read("failure_modes.yaml", LIMITS.yaml_bytes))
+    except BenchInvalid as error:
+        error.where = f"{directory}/{error.where}"
+        raise
+    rubric, rubric_digest = _read_rubric(directory, read("rubric.py", LIMITS.rubric_tree.file_bytes))
+    modes = {code: spec.model_dump(mode="json") for code, spec in taxonomy.items()}
+    return TaskClass(
+        name=name,
+        directory=directory,
+        breakdown_keys=keys,
+        taxonomy=dict(taxonomy),
+        min_cases_for_promotion=minimums,
+        rubric=rubric,
+        rubric_digest=rubric_digest,
+        taxonomy_digest=digest_json("taxonomy.v1", {"breakdown_keys": keys, "failure_modes": modes}),
+    )
+
+
+def _check_entries(directory: Path, kinds: dict[str, str]) -> None:
+    for name in sorted(_CLASS_ENTRIES.keys() - _OPTIONAL_ENTRIES - kinds.keys()):
+        raise BenchInvalid(
+            f"the bench has no {name}", where=str(directory), hint="see docs/reference/bench.md"
+        )
+    for name, kind in sorted(kinds.items()):
+        if _CLASS_ENTRIES.get(name) != kind:
+            raise BenchInvalid(
+                f"the bench holds {name!a} ({kind}), which is not part of a bench",
+                where=str(directory),
+                hint="remove it; further modules of the rubric belong in rubric_lib/",
+            )
+
+
+def _read_rubric(directory: Path, program: bytes) -> tuple[tuple[SourceFile, ...], str]:
+    files = [SourceFile(path="rubric.py", executable=False, content=program)]
+    library = directory / "rubric_lib"
+    if library.is_dir():
+        for found in walk_files(library, LIMITS.rubric_tree):
+            path = f"rubric_lib/{found.path}"
+            files.append(SourceFile(path=path, executable=found.executable, content=found.content()))
+    files.sort(key=lambda file: file.path.encode())
+    hasher = TreeHasher("rubric.v1")
+    for file in files:
+        hasher.begin(file.path, len(file.content), executable=file.executable)
+        hasher.content(file.content)
+    return tuple(files), hasher.hexdigest()
+
+
+def _case_directories(cases: Path) -> list[str]:
+    descriptor = open_directory(cases)
+    try:
+        kinds = entry_kinds(descriptor)
+    finally:
+        os.close(descriptor)
+    kinds.pop("digests.yaml", None)
+    for name, kind in sorted(kinds.items()):
+        if kind != "directory":
+            raise BenchInvalid(f"{name!a} lies among the cases and is no directory", where=str(cases))
+        if not re.fullmatch(IDENTIFIER_PATTERN, name):
+            raise BenchCaseLoadError(
+                f"{name!a} is not a case id", where=str(cases), hint="ids match [a-z0-9][a-z0-9_-]{0,63}"
+            )
+    if not kinds:
+        raise BenchInvalid(
+            "the bench has no case", where=str(cases), hint="a bench without cases measures nothing"
+        )
+    if len(kinds) > LIMITS.cases:
+        raise BenchInvalid(f"the bench has more than {LIMITS.cases} cases", where=str(cases))
+    return sorted(kinds)
+
+
+def count_cases(task_class: TaskClass) -> int:
+    """Count the case directories, without reading them."""
+    return len(_case_directories(task_class.directory / "cases"))
+
+
+def _read_manifest(cases: Path) -> dict[str, str]:
+    """Return case id to digest, without the prefix."""
+    where = f"{cases}/digests.yaml"
+    descriptor = open_directory(cases)
+    try:
+        raw = read_plain_file(descriptor, "digests.yaml", LIMITS.digests_bytes)
+    finally:
+        os.close(descriptor)
+    if raw is None:
+        raise DigestManifestInvalid("cases/digests.yaml is missing", where=where, hint=_WRITE_DIGESTS)
+    try:
+        entries = decode_yaml(raw, LIMITS.digests_bytes)
+    except DecodingRefused as refusal:
+        raise DigestManifestInvalid(refusal.message, where=where) from None
+    if not isinstance(entries, dict):
+        raise DigestManifestInvalid("is not a mapping from case id to digest", where=where)
+    for case_id, digest in entries.items():
+        if not (isinstance(digest, str) and re.fullmatch(r"blake3:[0-9a-f]{64}", digest)):
+            raise DigestManifestInvalid(
+                f"the digest of {ascii(case_id)[:80]} is not blake3:<64 hex digits>", where=where
+            )
+    return {case_id: digest.removeprefix(DIGEST_PREFIX) for case_id, digest in entries.items()}
+
+
+def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tuple[BenchCase, ...], int]:
+    """Load and digest-check the cases that are wanted; also return how many there are in all."""
+    cases = task_class.directory / "cases"
+    try:
+        directories = _case_directories(cases)
+        manifest = _read_manifest(cases)
+        _check_bijection(directories, manifest, cases)
+        names = frozenset(directories)
+        loaded = [
+            _load_case(task_class.name, cases, case_id, (names, manifest[case_id]))
+            for case_id in directories
+            if wanted(case_id)
+        ]
+    except UnsafeTree as unsafe:
+        raise BenchInvalid(
+            str(unsafe), where=str(cases), hint="a bench is regular files and directories"
+        ) from None
+    return tuple(loaded), len(directories)
+
+
+def _check_bijection(directories: list[str], manifest: dict[str, str], cases: Path) -> None:
+    where = f"{cases}/digests.yaml"
+    for case_id in directories:
+        if case_id not in manifest:
+            raise DigestManifestInvalid(f"case {case_id!r} has no entry", where=where, hint=_WRITE_DIGESTS)
+    for case_id in sorted(manifest.keys() - set(directories)):
+        raise DigestManifestInvalid(
+            f"the entry {ascii(case_id)[:80]} names a case that does not exist",
+            where=where,
+            hint=f"restore the case, or {_WRITE_DIGESTS}",
+        )
+
+
+def _check_case_entry(path: str) -> None:
+    if path.split("/", 1)[0] not in _CASE_ENTRIES:
+        raise UnsafeTree(path, "is not part of a case (case.toml, input/, expected/, solution/)")
+
+
+def read_case_tree(cases: Path, case_id: str) -> tuple[str, bytes]:
+    """Hash every byte of a case and return the digest with the bytes of case.toml that were hashed."""
+    hasher = TreeHasher("case.v1")
+    head: bytes | None = None
+    try:
+        for found in walk_files(f"{cases}/{case_id}", LIMITS.case_tree):
+            _check_case_entry(found.path)
+            hasher.begin(found.path, found.size, executable=found.executable)
+            if found.path == "case.toml":
+                head = found.content()
+                hasher.content(head)
+                continue
+            for chunk in found.chunks():
+                hasher.content(chunk)
+    except UnsafeTree as unsafe:
+        raise BenchCaseLoadError(
+            f"case {case_id!r}: {unsafe}",
+            where=f"{cases}/{case_id}",
+            hint="a case is regular files and directories",
+        ) from None
+    if head is None:
+        raise BenchCaseLoadError(f"case {case_id!r} has no case.toml", where=f"{cases}/{case_id}")
+    return hasher.hexdigest(), head
+
+
+def _load_case(task_class: str, cases: Path, case_id: str, known: tuple[frozenset[str], str]) -> BenchCase:
+    names, expected = known
+    computed, head = read_case_tree(cases, case_id)
+    if computed != expected:
+        raise BenchCaseDigestMismatch(case_id, expected, computed)
+    where = f"{cases}/{case_id}/case.toml"
+    try:
+        fields = decode_toml(head)
+    except DecodingRefused as refusal:
+        raise BenchCaseLoadError(f"case {case_id!r}: {refusal.message}", where=where) from None
+    claimed = fields.get("case_id")
+    if claimed != case_id:
+        collides = isinstance(claimed, str) and claimed in names
+        kind = BenchCaseIDCollision if collides else BenchCaseLoadError
+        raise kind(f"case_id is {ascii(claimed)[:80]}, but the directory is {case_id!r}", where=where)
+    if fields.get("task_class") != task_class:
+        raise BenchCaseLoadError(
+            f"case {case_id!r} says task_class = {ascii(fields.get('task_class'))[:80]}, not {task_class!r}",
+            where=where,
+        )
+    return _case_record(fields, computed, where)
+
+
+def _case_record(fields: dict[str, Any], digest: str, where: str) -> BenchCase:
+    if "digest" in fields:
+        raise BenchCaseLoadError("digest: is computed, not declared", where=where)
+    try:
+        return BenchCase(**{"family": fields["case_id"], **fields, "digest": digest})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(ascii(part)[1:-1] if isinstance(part, str) else str(part) for part in problem["loc"])
+        raise BenchCaseLoadError(
+            f"{place or 'case'}: {problem['msg']}",
+            where=where,
+            hint="see docs/reference/bench.md for the fields",
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseDigest:
+    """How the bytes of one case stand to its entry."""
+
+    case_id: str
+    status: DigestStatus
+    expected: str | None
+    computed: str | None
+
+
+def digest_statuses(task_class: TaskClass) -> tuple[CaseDigest, ...]:
+    """Compare every case with its entry, without stopping at the first difference."""
+    cases = task_class.directory / "cases"
+    directories = _case_directories(cases)
+    manifest = _read_manifest(cases) if os.path.lexists(cases / "digests.yaml") else {}
+    statuses = []
+    for case_id in directories:
+        computed, _ = read_case_tree(cases, case_id)
+        expected = manifest.get(case_id)
+        status: DigestStatus = (
+            "missing" if expected is None else "current" if expected == computed else "stale"
+        )
+        statuses.append(CaseDigest(case_id, status, expected, computed))
+    extra = sorted(manifest.keys() - set(directories))
+    return (*statuses, *(CaseDigest(case_id, "extra", manifest[case_id], None) for case_id in extra))
+
+
+def write_digests(task_class: TaskClass, statuses: Sequence[CaseDigest]) -> None:
+    """Write `cases/digests.yaml` anew from computed digests."""
+    lines = [f"{entry.case_id}: {DIGEST_PREFIX}{entry.computed}\n" for entry in statuses if entry.computed]
+    replace_file(task_class.directory / "cases" / "digests.yaml", "".join(lines).encode())

@@ -1,0 +1,289 @@
+"""The records that travel the line: frozen, closed, strict and finite.
+
+A record never holds a path of the machine, a clock or an open thing unless its name says so, and a
+missing answer is a typed failure, never a None score and never NaN.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, Self
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from codegenie.eval.limits import LIMITS
+
+MICRO = 1_000_000
+"""Scores are whole millionths: what is summed and hashed are integers."""
+
+IDENTIFIER_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+CODE_PATTERN = r"^[a-z][a-z0-9_.]{0,63}$"
+
+Identifier = Annotated[str, StringConstraints(pattern=IDENTIFIER_PATTERN)]
+Code = Annotated[str, StringConstraints(pattern=CODE_PATTERN)]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+def quantise(score: float) -> float:
+    """Round to a whole millionth; also turns -0.0 into 0.0, so that equal scores have equal bytes."""
+    return round(score * MICRO) / MICRO + 0.0
+
+
+Share = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(quantise)]
+"""A score: between 0 and 1, in whole millionths."""
+
+
+class FrozenMap(dict[str, Any]):
+    """A dictionary that nobody changes: `frozen` does not freeze what a record holds."""
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise TypeError("records do not change; make a new one")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[Self], tuple[dict[str, Any]]]:
+        """Copy and pickle through the constructor, since item by item is refused."""
+        return type(self), (dict(self),)
+
+
+def _frozen(mapping: dict[str, Any]) -> dict[str, Any]:
+    return FrozenMap(mapping)
+
+
+Breakdown = Annotated[dict[str, Share], AfterValidator(_frozen)]
+
+
+class Record(BaseModel):
+    """Base of every record: immutable, no unknown keys, no coercion, no NaN."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        serialize_by_alias=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+
+class Severity(StrEnum):
+    """What a failure mode does to its case: only `block` takes the score."""
+
+    BLOCK = "block"
+    WARN = "warn"
+    INFO = "info"
+
+
+class Fault(StrEnum):
+    """Whose fault it is that a case has no verdict of its rubric."""
+
+    SUT = "sut"
+    BENCH = "bench"
+    INFRASTRUCTURE = "infrastructure"
+
+
+RUNNER_CODES: Mapping[str, Fault] = {
+    "sut.exception": Fault.SUT,
+    "sut.timeout": Fault.SUT,
+    "sut.cancelled": Fault.INFRASTRUCTURE,
+    "rubric.malformed_output": Fault.BENCH,
+    "rubric.timeout": Fault.BENCH,
+    "rubric.unknown_breakdown_key": Fault.BENCH,
+    "rubric.unknown_failure_mode": Fault.BENCH,
+}
+"""The seven runner-internal codes. Each blocks, whatever a bench says of it (ADR-0004)."""
+
+RESERVED_PREFIXES = ("sut.", "rubric.")
+
+
+def _one_printable_line(text: str) -> str:
+    if len(text) > LIMITS.detail_characters or not text.isprintable():
+        raise ValueError("detail is one printable line within its cap")
+    return text
+
+
+class FailureMode(Record):
+    """One typed failure of one case."""
+
+    code: Code
+    severity: Severity
+    detail: Annotated[str, AfterValidator(_one_printable_line)] | None = None
+
+
+class FailureModeSpec(Record):
+    """One entry of a bench's taxonomy."""
+
+    severity: Severity
+    description: Annotated[str, StringConstraints(min_length=1, max_length=2_000, strip_whitespace=True)]
+
+
+class BenchCase(Record):
+    """One case: the fields of its case.toml and the digest of all its bytes."""
+
+    case_id: Identifier
+    task_class: Identifier
+    disposition: Literal["positive", "negative", "ambiguous"]
+    difficulty: Literal["easy", "medium", "hard"]
+    source: Literal["curated", "outcome-ledger-derived", "regression-converted"]
+    curation_class: Literal["rag-corpus-derived", "held-out"]
+    family: Identifier
+    added_at: dt.date
+    last_validated_at: dt.date
+    commit_sha: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")] | None = None
+    rubric_wall_clock_seconds: Annotated[int, Field(ge=1, le=300)] = 60
+    sut_wall_clock_seconds: Annotated[int, Field(ge=1, le=14_400)] = 1_800
+    digest: Digest
+
+    @model_validator(mode="after")
+    def _has_a_commit_unless_curated(self) -> Self:
+        if self.source != "curated" and self.commit_sha is None:
+            raise ValueError(f"commit_sha is required when source is {self.source!r}")
+        return self
+
+
+class SourceFile(Record):
+    """One file of a rubric, as bytes that were hashed."""
+
+    path: str
+    executable: bool
+    content: Annotated[bytes, Field(repr=False)]
+
+
+class TaskClass(Record):
+    """One bench, loaded: plain data that was read and never executed."""
+
+    name: Identifier
+    directory: Path
+    breakdown_keys: tuple[Code, ...]
+    taxonomy: Annotated[dict[str, FailureModeSpec], AfterValidator(_frozen)]
+    min_cases_for_promotion: Annotated[dict[str, int], AfterValidator(_frozen)]
+    rubric: tuple[SourceFile, ...]
+    rubric_digest: Digest
+    taxonomy_digest: Digest
+
+
+class Selection(Record):
+    """Which cases of the class a plan holds. A partial one is never evidence for promotion."""
+
+    kind: Literal["all", "partial"]
+    case_filter: str | None = None
+    available_cases: int
+
+
+class RunOptions(Record):
+    """How a run is carried out."""
+
+    trials: Annotated[int, Field(ge=1, le=LIMITS.trials)] = 1
+    concurrency: Annotated[int, Field(ge=1, le=LIMITS.concurrency)] = 2
+    timeout_seconds: Annotated[float, Field(gt=0)] | None = None
+    max_cost_usd: Annotated[float, Field(ge=0)] | None = None
+    isolation: Literal["auto", "namespace", "landlock", "subprocess"] = "auto"
+
+
+class RunPlan(Record):
+    """What will be run, decided before anything runs: the denominator of every number."""
+
+    task_class: TaskClass
+    cases: tuple[BenchCase, ...]
+    selection: Selection
+    case_set_digest: Digest
+    options: RunOptions
+    out_dir: Path | None = None
+
+
+class TrialScore(Record):
+    """What one trial of one case came to."""
+
+    passed: bool
+    score: Share
+    breakdown: Breakdown = Field(default_factory=FrozenMap)
+    failure_modes: tuple[FailureMode, ...] = ()
+    cost_usd: Annotated[float, Field(ge=0)] | None = None
+    wall_clock_ms: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _a_blocked_score_is_zero(self) -> Self:
+        blocked = any(mode.severity is Severity.BLOCK for mode in self.failure_modes)
+        if blocked and (self.passed or self.score):
+            raise ValueError("a case with a block-severity failure is not passed and scores 0")
+        if self.passed and not self.score:
+            raise ValueError("a passed case scores more than 0")
+        return self
+
+
+class BenchScore(TrialScore):
+    """What one case came to: its only trial, or the mean of all of them."""
+
+    trials: tuple[TrialScore, ...] = ()
+
+
+class SutIdentity(Record):
+    """Which system was measured: what was asked for, and the digest of what that resolved to."""
+
+    spec: str
+    version: str | None = None
+    digest: Digest | None = None
+
+
+class Summary(Record):
+    """The numbers of a run, each recomputable from `per_case` and the plan."""
+
+    mean_score: Share
+    score_stddev: Annotated[float, Field(ge=0.0)]
+    lower_bound_95: Annotated[float, Field(ge=0.0, le=1.0)]
+    lower_bound_95_status: Literal["ok", "degenerate", "n_too_small"]
+    certified_lower_95: Annotated[float, Field(ge=0.0, le=1.0)]
+    gaffke_lower_95: Annotated[float, Field(ge=0.0, le=1.0)] | None
+    units: int
+    units_passed: int
+    passed_count: int
+    scored_count: int
+    sut_fault_count: int
+    bench_fault_count: int
+    infrastructure_fault_count: int
+    total_cost_usd: float | None
+    block_severity_failure_modes: tuple[str, ...]
+    complete: bool
+
+
+SutBoundary = Literal["in-process", "process", "harness"]
+IsolationClass = Literal["subprocess", "landlock", "namespace"]
+
+
+class RunHeader(Record):
+    """What a run was, apart from what it found."""
+
+    run_id: str
+    task_class: Identifier
+    harness_version: str
+    sut: SutIdentity
+    sut_identity_digest: Digest
+    rubric_digest: Digest
+    taxonomy_digest: Digest
+    case_set_digest: Digest
+    policy_digest: Digest | None = None
+    sut_boundary: SutBoundary
+    isolation_class: IsolationClass
+    selection: Selection
+    trials: int
+    started_at: AwareDatetime
+    ended_at: AwareDatetime
+    provenance: Literal["measured"] = "measured"
+
+
+class BenchRunReport(RunHeader, Summary):
+    """The result of a run: every planned case, every failure typed, every number bounded."""
+
+    schema_id: Literal["codegenie.eval.report/1"] = Field("codegenie.eval.report/1", alias="schema")
+    per_case: tuple[tuple[Identifier, BenchScore], ...]

@@ -1,0 +1,148 @@
+"""The questions that the line asks of the world, one Protocol each.
+
+Standard library only at run time: a SUT child imports this module for `SutCase` and must not pay for
+the records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Awaitable, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from codegenie.eval.models import BenchCase, IsolationClass, SutBoundary, SutIdentity, TrialScore
+
+
+@dataclass(frozen=True, slots=True)
+class SutCase:
+    """All that a system under test learns of a case. Not the disposition, and not what is expected."""
+
+    case_id: str
+    task_class: str
+    input_dir: str
+    trial: int
+
+
+@dataclass(frozen=True, slots=True)
+class SutResult:
+    """What a system under test may return in place of a bare mapping, to say what it spent."""
+
+    harness_output: Mapping[str, Any]
+    cost_usd: float | None = None
+    usage: Mapping[str, Any] | None = None
+
+
+class SystemUnderTest(Protocol):
+    """An agent as an object of the caller: an async callable from case to output."""
+
+    def __call__(self, case: SutCase, /) -> Awaitable[Mapping[str, Any] | SutResult]:
+        """Work on the case and return a JSON object, or a SutResult around one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SutAnswer:
+    """What a system under test produced in time: JSON bytes within the cap, already checked."""
+
+    output: bytes
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SutFault:
+    """A system under test that produced nothing usable, and which of the codes says so."""
+
+    code: str
+    detail: str
+    cost_usd: float | None = None
+
+
+@runtime_checkable
+class SutRunner(Protocol):
+    """Asks one kind of system under test for its output, within a deadline that it cannot move."""
+
+    identity: SutIdentity
+    boundary: SutBoundary
+    wants_input: bool
+
+    async def prepare(self) -> None:
+        """Find out, before the first case, whether there is a system under test to ask."""
+        ...
+
+    async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
+        """Return the output or a fault; raise only what ends the run.
+
+        Cancelling the call ends whatever the system under test started.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End everything that is still held open."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RubricRun:
+    """What a rubric child left behind: capped bytes and how it ended. Untrusted."""
+
+    stdout: bytes
+    stdout_truncated: bool
+    stderr: bytes
+    exit_code: int | None
+    signal: str | None
+    timed_out: bool
+    leaked_processes: int
+
+
+class RubricRunner(Protocol):
+    """Runs a rubric where it can hurt nobody and returns what it wrote, unparsed."""
+
+    isolation_class: IsolationClass
+
+    async def run(self, directory: Path, request: bytes, seconds: float) -> RubricRun:
+        """Run `rubric.py` in `directory`, its private copy of the case, with `request` on stdin.
+
+        When the call returns, or is cancelled, every process that the rubric started has ended.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End everything that is still held open."""
+        ...
+
+
+class CaseStore(Protocol):
+    """Private copies of a case, hashed while they are copied and removed on every path."""
+
+    def for_sut(self, case: BenchCase) -> AbstractContextManager[Path]:
+        """Give a directory that holds `input/`."""
+        ...
+
+    def for_rubric(self, case: BenchCase) -> AbstractContextManager[Path]:
+        """Give a directory that holds the rubric, `input/` and `expected/`."""
+        ...
+
+
+class Clock(Protocol):
+    """The two clocks: one to write down, one to measure with."""
+
+    def now(self) -> dt.datetime:
+        """Return the wall clock in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never step."""
+        ...
+
+
+class Progress(Protocol):
+    """Is told what happens during a run; decides nothing."""
+
+    def finished(self, case_id: str, trial: int, score: TrialScore) -> None:
+        """Hear that a trial has its score."""
+        ...

@@ -1,0 +1,71 @@
+"""A report as lines of text: the bound, the faults and the blocked cases first.
+
+Everything that is shown was made printable when it was stored; ids are plain ASCII by contract.
+"""
+
+import math
+from collections.abc import Iterator
+
+from codegenie.eval.models import BenchRunReport, BenchScore, Severity
+
+_SHOWN = 20
+
+
+def render_report(report: BenchRunReport) -> list[str]:
+    """Return the closing table of a run."""
+    blocked = [(case_id, score) for case_id, score in report.per_case if _blocking(score)]
+    missed = [
+        (case_id, score) for case_id, score in report.per_case if not score.passed and not _blocking(score)
+    ]
+    return [
+        *_headline(report),
+        *_section("blocked", blocked),
+        *_section("not passed", missed),
+        f"passed           {report.passed_count} of {len(report.per_case)} cases",
+    ]
+
+
+def _headline(report: BenchRunReport) -> Iterator[str]:
+    state = "complete" if report.complete else "INCOMPLETE"
+    if report.selection.kind == "partial":
+        state += f", PARTIAL ({len(report.per_case)} of {report.selection.available_cases} cases)"
+    yield f"{report.task_class} · {report.sut.spec} · run {report.run_id} · {state}"
+    status = (
+        "" if report.lower_bound_95_status == "ok" else f" ({report.lower_bound_95_status}: certified value)"
+    )
+    yield f"lower bound 95 % {floor3(report.lower_bound_95)} BCa{status}"
+    gaffke = report.gaffke_lower_95
+    units = f"{report.units_passed} of {report.units} units passed"
+    also = "" if gaffke is None else f" · Gaffke {floor3(gaffke)} on unit means"
+    yield f"certified 95 %   {floor3(report.certified_lower_95)} on {units}{also}"
+    yield f"mean             {floor3(report.mean_score)} ± {report.score_stddev:.3f}"
+    yield (
+        f"verdicts         {report.scored_count} scored · {report.sut_fault_count} SUT faults · "
+        f"{report.bench_fault_count} bench faults · {report.infrastructure_fault_count} not measured"
+    )
+    cost = "unknown" if report.total_cost_usd is None else f"{report.total_cost_usd:.2f} USD"
+    yield f"how              rubrics in {report.isolation_class} · SUT {report.sut_boundary} · cost {cost}"
+
+
+def _section(title: str, cases: list[tuple[str, BenchScore]]) -> Iterator[str]:
+    if not cases:
+        return
+    yield f"{title:16} {len(cases)} cases"
+    for case_id, score in cases[:_SHOWN]:
+        yield f"  {case_id}  {floor3(score.score)}  {_reasons(score)}".rstrip()
+    if len(cases) > _SHOWN:
+        yield f"  … and {len(cases) - _SHOWN} more; --json names them all"
+
+
+def _reasons(score: BenchScore) -> str:
+    ordered = sorted(score.failure_modes, key=lambda mode: mode.severity is not Severity.BLOCK)
+    return "; ".join(f"{mode.code} ({mode.detail})" if mode.detail else mode.code for mode in ordered[:3])
+
+
+def _blocking(score: BenchScore) -> bool:
+    return any(mode.severity is Severity.BLOCK for mode in score.failure_modes)
+
+
+def floor3(value: float) -> str:
+    """Show three decimals, rounded down: a bound is never shown higher than it is."""
+    return f"{math.floor(value * 1000 + 1e-9) / 1000:.3f}"

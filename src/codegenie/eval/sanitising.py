@@ -1,0 +1,78 @@
+"""Text that a bench or a system under test wrote, made safe to store and to show.
+
+Two dangers: a control character that steers a terminal (threats UI-04), and a secret of the harness
+that was read and written back (ADR-0001). Both are met here and nowhere else.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from codegenie.eval.limits import LIMITS
+
+REDACTED = "[redacted]"
+
+_HARMLESS = """
+    PATH PWD OLDPWD HOME SHELL TERM TERM_PROGRAM COLORTERM LANG LANGUAGE LC_ALL LC_CTYPE LC_COLLATE
+    LC_MESSAGES LC_NUMERIC LC_TIME TZ USER LOGNAME HOSTNAME EDITOR VISUAL PAGER DISPLAY TMPDIR VIRTUAL_ENV
+    PYTHONPATH PYTHONHASHSEED PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE XDG_RUNTIME_DIR XDG_SESSION_TYPE
+    XDG_DATA_DIRS XDG_CONFIG_DIRS SHLVL MAKEFLAGS MAKELEVEL MFLAGS NO_COLOR FORCE_COLOR PYTEST_CURRENT_TEST
+    PYTEST_VERSION CI _
+"""
+HARMLESS_VARIABLES = frozenset(_HARMLESS.split())
+"""Variables whose values are paths and settings; redacting them would only hide where a thing is."""
+
+
+def printable(text: str) -> str:
+    """Replace everything that a terminal or a reader could be steered by.
+
+    `str.isprintable` is false for control, format, surrogate, private and separator characters other
+    than the space, so bidirectional and zero-width characters go too.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def one_line(text: str, limit: int = LIMITS.detail_characters) -> str:
+    """Fold white space, replace the unprintable and cut to `limit` characters."""
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+class Redactor:
+    """Removes known secret values from free text. Build it before untrusted code runs."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        values = {
+            value.strip()
+            for name, value in environment.items()
+            if name not in HARMLESS_VARIABLES and len(value.strip()) >= LIMITS.secret_characters
+        }
+        # The longest first: a secret that contains another one must not leave its rest behind.
+        self._secrets = sorted(_spellings(values), key=lambda secret: (-len(secret), secret))
+        self._longest = len(self._secrets[0]) if self._secrets else 0
+
+    def clean(self, text: str) -> str:
+        """Replace every secret value in `text`."""
+        for secret in self._secrets:
+            if secret in text:
+                text = text.replace(secret, REDACTED)
+        return text
+
+    def clean_tail(self, text: str) -> str:
+        """Clean a text whose beginning was cut off: half a secret may stand where the cut is."""
+        return self.clean(text)[self._longest :] if self._longest else text
+
+    def detail(self, text: str) -> str:
+        """Clean first and shorten after: cutting first could leave half a secret."""
+        return one_line(self.clean(text))
+
+
+def _spellings(values: Iterable[str]) -> set[str]:
+    """Add the lines of a value of several lines, and how undecodable bytes look once replaced."""
+    spellings: set[str] = set()
+    for value in values:
+        replaced = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        lines = [line.strip() for line in value.splitlines()]
+        candidates = (value, replaced, *lines)
+        spellings.update(text for text in candidates if len(text) >= LIMITS.secret_characters)
+    return spellings

@@ -1,0 +1,128 @@
+"""Private copies of a case, hashed while they are copied.
+
+Whoever edits a case after its digest was checked changes the copy's digest, and the run ends
+(threats CA-02). Nothing is ever read from the bench by a system under test or by a rubric.
+"""
+
+import contextlib
+import itertools
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from codegenie.eval.canonical import TreeHasher
+from codegenie.eval.errors import BenchCaseDigestMismatch, HarnessFailure
+from codegenie.eval.files import FoundFile, UnsafeTree, remove_tree, walk_files, write_private
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import BenchCase, TaskClass
+
+_HELPER = Path(__file__).parent / "isolation" / "codegenie_rubric.py"
+RUN_DIRECTORY_PREFIX = "codegenie-eval-"
+
+
+@contextmanager
+def run_directory() -> Iterator[Path]:
+    """Give one 0700 directory for a run, removed on every path."""
+    try:
+        path = tempfile.mkdtemp(prefix=RUN_DIRECTORY_PREFIX)
+    except OSError as error:
+        raise HarnessFailure(f"cannot make a directory for the run: {error}", hint="set TMPDIR") from None
+    try:
+        yield Path(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            remove_tree(path)
+
+
+class CaseSnapshots:
+    """Copies cases of one task class below one run directory."""
+
+    def __init__(self, task_class: TaskClass, directory: Path) -> None:
+        self._cases = f"{task_class.directory}/cases"
+        self._rubric = [(file.path, file.content) for file in task_class.rubric]
+        self._rubric.append(("codegenie_rubric.py", _HELPER.read_bytes()))
+        self._directory = directory
+        self._numbers = itertools.count()
+
+    @contextmanager
+    def for_sut(self, case: BenchCase) -> Iterator[Path]:
+        """Give a directory that holds `input/` and nothing else of the case."""
+        with self._private("sut") as path:
+            self._copy(case, path, ("input/",))
+            yield Path(path)
+
+    @contextmanager
+    def for_rubric(self, case: BenchCase) -> Iterator[Path]:
+        """Give a directory that holds the rubric, `input/` and `expected/`."""
+        with self._private("rubric") as path:
+            self._copy(case, path, ("input/", "expected/"))
+            with _typed_failure():
+                self._write_rubric(path)
+            yield Path(path)
+
+    def _write_rubric(self, path: str) -> None:
+        for name, content in self._rubric:
+            if "/" in name:
+                os.makedirs(os.path.dirname(f"{path}/{name}"), mode=0o700, exist_ok=True)
+            write_private(f"{path}/{name}", (content,))
+
+    @contextmanager
+    def _private(self, kind: str) -> Iterator[str]:
+        # A number, not the case id: the path says nothing to whom it is shown.
+        path = f"{self._directory}/{kind}-{next(self._numbers)}"
+        with _typed_failure():
+            os.mkdir(path, 0o700)
+        try:
+            yield path
+        finally:
+            # What cannot be removed now is tried again with the whole run directory.
+            with contextlib.suppress(OSError):
+                remove_tree(path)
+
+    def _copy(self, case: BenchCase, target: str, parts: tuple[str, ...]) -> None:
+        hasher = TreeHasher("case.v1")
+        with _typed_failure():
+            for part in parts:
+                os.mkdir(f"{target}/{part}", 0o700)
+        try:
+            for found in walk_files(f"{self._cases}/{case.case_id}", LIMITS.case_tree):
+                wanted = found.path.startswith(parts)
+                _copy_file(found, hasher, f"{target}/{found.path}" if wanted else None)
+        except UnsafeTree as unsafe:
+            raise BenchCaseDigestMismatch(case.case_id, case.digest, f"(unreadable: {unsafe})") from None
+        if hasher.hexdigest() != case.digest:
+            raise BenchCaseDigestMismatch(case.case_id, case.digest, hasher.hexdigest())
+
+
+def _copy_file(found: FoundFile, hasher: TreeHasher, target: str | None) -> None:
+    """Hash one file and, if it has a target, write the bytes that were hashed."""
+    hasher.begin(found.path, found.size, executable=found.executable)
+    if target is None:
+        for chunk in found.chunks():
+            hasher.content(chunk)
+        return
+    with _typed_failure():
+        try:
+            write_private(target, _hashed(found, hasher), executable=found.executable)
+        except FileNotFoundError:
+            # Only the first file of a deeper directory comes here; nothing was read yet.
+            os.makedirs(os.path.dirname(target), mode=0o700)
+            write_private(target, _hashed(found, hasher), executable=found.executable)
+
+
+def _hashed(found: FoundFile, hasher: TreeHasher) -> Iterator[bytes]:
+    for chunk in found.chunks():
+        hasher.content(chunk)
+        yield chunk
+
+
+@contextmanager
+def _typed_failure() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise HarnessFailure(
+            f"cannot copy a case: {error.strerror}", where=error.filename, hint="check the space below TMPDIR"
+        ) from None

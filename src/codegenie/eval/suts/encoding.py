@@ -1,0 +1,35 @@
+"""What a system under test returned, written as JSON where the foreign object lives.
+
+Bytes are the boundary: no object of a system under test lives past this module (threats SU-16). A SUT
+child imports it on every call, so it costs the standard library's json and nothing else.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from codegenie.eval.ports import SutResult
+
+
+def encode_result(result: object) -> bytes:
+    """Write a returned mapping or SutResult as JSON. May raise whatever the foreign object raises."""
+    wrapped = result if isinstance(result, SutResult) else SutResult(harness_output=_mapping(result))
+    document = {
+        "harness_output": dict(_mapping(wrapped.harness_output)),
+        "cost_usd": wrapped.cost_usd,
+        "usage": None if wrapped.usage is None else dict(wrapped.usage),
+    }
+    return json.dumps(document, allow_nan=False, ensure_ascii=False, default=_refuse).encode()
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"returned {type(value).__name__}, not a mapping")
+    for key in value:
+        if not isinstance(key, str):
+            raise TypeError(f"returned a mapping with the key {key!r}, not a string")
+    return value
+
+
+def _refuse(value: object) -> object:
+    raise TypeError(f"returned a {type(value).__name__}, which JSON does not have")

@@ -1,0 +1,175 @@
+"""`python:module:attr` as system under test: imported and called in a process of its own, per call."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from blake3 import blake3
+
+from codegenie.eval.errors import SutSpecInvalid
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import SutBoundary, SutIdentity
+from codegenie.eval.ports import SutAnswer, SutCase, SutFault
+from codegenie.eval.processes import KeeperPool, ProcessEnd, ProcessRequest, read_head, stream_file
+from codegenie.eval.sanitising import Redactor
+from codegenie.eval.suts.results import read_result
+
+_CHILD_PROGRAM = Path(__file__).with_name("python_child.py")
+_CHECK_SECONDS = 60.0
+_LOCALE = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ")
+
+
+def sut_environment(names: Sequence[str], environment: Mapping[str, str], home: str) -> dict[str, str]:
+    """Build a SUT's environment: PATH, locale, a private home, and what was allowed by name."""
+    allowed = {
+        name: value for name, value in environment.items() if name == "PATH" or _LOCALE.fullmatch(name)
+    }
+    for name in names:
+        if name not in environment:
+            raise SutSpecInvalid(
+                f"--sut-env {name}: there is no such variable", hint="export it, or leave it out"
+            )
+        allowed[name] = environment[name]
+    return {**allowed, "HOME": home, "TMPDIR": home}
+
+
+def find_module_file(module: str, import_from: str) -> Path:
+    """Find the file that would be imported without importing a parent: no code of a SUT runs here."""
+    search: Sequence[str] | None = [import_from, *sys.path]
+    spec = None
+    parts = module.split(".")
+    for depth in range(1, len(parts) + 1):
+        if not search:
+            break
+        spec = PathFinder.find_spec(".".join(parts[:depth]), list(search))
+        if spec is None:
+            break
+        search = spec.submodule_search_locations
+    if spec is None or spec.name != module or not spec.origin or not Path(spec.origin).is_file():
+        raise SutSpecInvalid(
+            f"there is no module {module!r} to import",
+            where=import_from,
+            hint="run from the directory that holds it, or install it",
+        )
+    return Path(spec.origin)
+
+
+class PythonSut:
+    """Calls a function of a module in a fresh interpreter for each case."""
+
+    boundary: SutBoundary = "process"
+    wants_input = True
+
+    def __init__(self, reference: str, *, version: str | None = None, pass_names: Sequence[str] = ()) -> None:
+        module, separator, attribute = reference.partition(":")
+        dotted = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+        if not separator or not dotted.fullmatch(module) or not dotted.fullmatch(attribute):
+            raise SutSpecInvalid(f"'python:{reference}' is not python:module:attr")
+        self._import_from = str(Path.cwd())
+        digest = blake3(find_module_file(module, self._import_from).read_bytes()).hexdigest()
+        self.identity = SutIdentity(spec=f"python:{reference}", version=version, digest=digest)
+        self._module, self._attribute = module, attribute
+        self._environment = dict(os.environ)
+        self._pass_names = tuple(pass_names)
+        self._redactor = Redactor(os.environ)
+        self._keepers = KeeperPool(None, {"RLIMIT_CORE": 0})
+        sut_environment(self._pass_names, self._environment, "/")
+
+    async def prepare(self) -> None:
+        """Import the module once, in a child, and refuse a run that could only fail."""
+        with tempfile.TemporaryDirectory(prefix="codegenie-eval-sut-") as home:
+            end, result, log = await self._call(None, home, _CHECK_SECONDS)
+        if result != b"found":
+            problem = "took too long" if end.timed_out else self._last_line(log) or "ended by itself"
+            raise SutSpecInvalid(
+                f"cannot import {self.identity.spec}: {self._redactor.detail(problem)}",
+                where=self._import_from,
+            )
+
+    async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
+        """Return what the function returned in time, or a fault."""
+        end, result, log = await self._call(case, os.path.dirname(case.input_dir), seconds)
+        if end.timed_out:
+            return SutFault("sut.timeout", f"no result within {seconds:g} s")
+        if end.exit_code == 0:
+            return read_result(result)
+        how = f"signal:{end.signal}" if end.signal else f"exit:{end.exit_code}"
+        last = self._last_line(log)
+        return SutFault("sut.exception", f"{how}: {last}" if last else how)
+
+    async def _call(
+        self, case: SutCase | None, directory: str, seconds: float
+    ) -> tuple[ProcessEnd, bytes, bytes]:
+        request = {
+            "module": self._module,
+            "attribute": self._attribute,
+            "import_from": self._import_from,
+            "case": None if case is None else asdict(case),
+        }
+        with (
+            stream_file(json.dumps(request).encode()) as stdin,
+            stream_file() as answer,
+            _drained_pipe() as (log, tail),
+        ):
+            async with self._keepers.borrowed() as keeper:
+                end = await keeper.run(
+                    ProcessRequest(
+                        argv=(sys.executable, "-s", "-P", "-B", str(_CHILD_PROGRAM)),
+                        directory=directory,
+                        environment=sut_environment(self._pass_names, self._environment, directory),
+                        streams=(stdin, log, log, answer),
+                        seconds=seconds,
+                    )
+                )
+            result, _ = read_head(answer, LIMITS.sut_output_bytes + 1)
+        return end, result, bytes(tail)
+
+    def _last_line(self, log: bytes) -> str:
+        text = log.decode("utf-8", "replace")
+        cleaned = (
+            self._redactor.clean_tail(text)
+            if len(log) >= LIMITS.sut_log_bytes
+            else self._redactor.clean(text)
+        )
+        lines = [line.strip() for line in cleaned.splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+
+    async def close(self) -> None:
+        """End the keepers."""
+        await self._keepers.close()
+
+
+@contextmanager
+def _drained_pipe() -> Iterator[tuple[int, bytearray]]:
+    """Give a pipe's write end and the tail of what is written to it.
+
+    Nobody waits for its end: it is read while the child runs and closed when the tree is dead.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    tail = bytearray()
+    loop = asyncio.get_running_loop()
+
+    def drain() -> None:
+        with contextlib.suppress(BlockingIOError):
+            tail.extend(os.read(reading, 65_536))
+            del tail[: -LIMITS.sut_log_bytes]
+
+    loop.add_reader(reading, drain)
+    try:
+        yield writing, tail
+    finally:
+        loop.remove_reader(reading)
+        os.close(writing)
+        for _ in range(LIMITS.sut_log_bytes // 65_536):
+            drain()
+        os.close(reading)

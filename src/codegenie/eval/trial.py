@@ -1,0 +1,133 @@
+"""One case from system under test to score. Sees the world through ports only."""
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from codegenie.eval.models import BenchCase, TaskClass, TrialScore
+from codegenie.eval.ports import CaseStore, Clock, RubricRunner, SutAnswer, SutCase, SutFault, SutRunner
+from codegenie.eval.sanitising import Redactor
+from codegenie.eval.validation import Verdict, blocking, failed, judge
+
+T = TypeVar("T")
+
+
+class Stop:
+    """A request to end the run early, and how much of what is under way it ends."""
+
+    def __init__(self) -> None:
+        self._agents = asyncio.Event()
+        self._everything = asyncio.Event()
+        self.reason = "stopped"
+
+    def agents(self, reason: str) -> None:
+        """Cancel systems under test; rubrics of paid-for outputs may finish."""
+        if not self._agents.is_set():
+            self.reason = reason
+        self._agents.set()
+
+    def everything(self, reason: str) -> None:
+        """Cancel all that is under way."""
+        self.agents(reason)
+        self._everything.set()
+
+    @property
+    def requested(self) -> bool:
+        """Whether nothing new may start."""
+        return self._agents.is_set()
+
+    async def unless_agents_stop(self, work: Awaitable[T]) -> T | None:
+        """Return the result of a system under test's work, or None if it was cancelled."""
+        return await _unless(self._agents, work)
+
+    async def unless_everything_stops(self, work: Awaitable[T]) -> T | None:
+        """Return the result of a rubric's work, or None if it was cancelled."""
+        return await _unless(self._everything, work)
+
+
+async def _unless(event: asyncio.Event, work: Awaitable[T]) -> T | None:
+    task = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        if not task.done():
+            task.cancel()
+            # Ending a process tree takes a moment; the slot is not free before it is over.
+            await asyncio.wait({task})
+    return None if task.cancelled() else task.result()
+
+
+@dataclass(frozen=True, slots=True)
+class TrialParts:
+    """What a trial is made with; the same for all trials of a run."""
+
+    task_class: TaskClass
+    store: CaseStore
+    sut: SutRunner
+    rubrics: RubricRunner
+    redactor: Redactor
+    clock: Clock
+    stop: Stop
+    timeout_seconds: float | None = None
+
+
+def rubric_request(case: BenchCase, output: bytes) -> bytes:
+    """Write the one document that a rubric reads: the case and the output, and not whom it judges."""
+    fields = case.model_dump(mode="json", exclude={"digest"}, exclude_none=True)
+    head = {"protocol": 1, "case": fields, "input_dir": "input", "expected_dir": "expected"}
+    return json.dumps(head, ensure_ascii=False).encode()[:-1] + b', "harness_output": ' + output + b"}"
+
+
+async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialScore:
+    """Ask the system under test, then the rubric, and return what that comes to."""
+    started = parts.clock.monotonic()
+    answer = await parts.stop.unless_agents_stop(_ask(parts, case, trial))
+    if isinstance(answer, SutAnswer):
+        judged = await parts.stop.unless_everything_stops(_judge(parts, case, answer.output))
+        verdict = judged or failed("sut.cancelled", parts.stop.reason)
+    elif isinstance(answer, SutFault):
+        verdict = failed(answer.code, parts.redactor.detail(answer.detail))
+    else:
+        verdict = failed("sut.cancelled", parts.stop.reason)
+    elapsed = parts.clock.monotonic() - started
+    return _score(verdict, None if answer is None else answer.cost_usd, elapsed)
+
+
+async def _ask(parts: TrialParts, case: BenchCase, trial: int) -> SutAnswer | SutFault:
+    seconds = float(case.sut_wall_clock_seconds)
+    if parts.timeout_seconds is not None:
+        seconds = min(seconds, parts.timeout_seconds)
+    if not parts.sut.wants_input:
+        return await parts.sut.ask(SutCase(case.case_id, case.task_class, "", trial), seconds)
+    with parts.store.for_sut(case) as directory:
+        return await parts.sut.ask(
+            SutCase(case.case_id, case.task_class, str(directory / "input"), trial), seconds
+        )
+
+
+async def _judge(parts: TrialParts, case: BenchCase, output: bytes) -> Verdict:
+    with parts.store.for_rubric(case) as directory:
+        run = await parts.rubrics.run(
+            directory, rubric_request(case, output), float(case.rubric_wall_clock_seconds)
+        )
+    return judge(run, parts.task_class, parts.redactor)
+
+
+def cancelled_score(reason: str) -> TrialScore:
+    """Return the score of a planned trial that never started."""
+    return TrialScore(passed=False, score=0.0, failure_modes=(blocking("sut.cancelled", reason),))
+
+
+def _score(verdict: Verdict, cost_usd: float | None, seconds: float) -> TrialScore:
+    return TrialScore(
+        passed=verdict.passed,
+        score=verdict.score,
+        breakdown=verdict.breakdown,
+        failure_modes=verdict.failure_modes,
+        cost_usd=cost_usd,
+        wall_clock_ms=round(seconds * 1000),
+    )

@@ -1,0 +1,1 @@
+"""Attacks that the harness claims to defeat, one driver per scenario."""
