@@ -150,7 +150,7 @@ def _upper_tail(passed: int, units: int, share: float) -> float:
 
 
 def _ordered_scores(means: Sequence[float]) -> list[float]:
-    scores = sorted(float(mean) + 0.0 for mean in means)  # -0.0 + 0.0 is 0.0
+    scores = sorted(map(float, means))
     for score in scores:  # one by one: a NaN leaves any order behind
         if not 0.0 <= score <= 1.0:
             raise ValueError(f"score {score!r} lies outside [0, 1]")
