@@ -1,4 +1,4 @@
-"""What `registration.py`, `breakdown_keys.py` and `failure_modes.yaml` may say, read without running them.
+"""What the files of a bench may say: its two Python files, its taxonomy and its list of digests.
 
 The two Python files are parsed to a syntax tree and only a literal grammar is taken (threats BL-01, BL-07):
 no value of a bench is ever computed, so none can differ between two looks at it.
@@ -17,6 +17,7 @@ from codegenie.eval.errors import (
     BenchInvalid,
     BreakdownKeysInvalid,
     DecodingRefused,
+    DigestManifestInvalid,
     FailureModeTaxonomyInvalid,
     RegistrationInvalid,
 )
@@ -32,6 +33,11 @@ from codegenie.eval.models import (
 
 _COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF8_NAMES = {"utf-8", "utf8", "utf_8", "utf-8-unix"}
+_LINE_END = re.compile(r"\r\n|\r|\n")  # Python's: a cookie after a lone carriage return counts too
+_INTEGER_BITS = 64
+_NOTHING = ("~", "null", "Null", "NULL")  # other readers of YAML take these for a missing value
+_DIGEST = r"blake3:([0-9a-f]{64})"
+_DIGEST_LINE = re.compile(rf"([a-z0-9][a-z0-9_-]{{0,63}}): {_DIGEST}")
 _IMPORTABLE = re.compile(r"__future__|pathlib|codegenie\.eval(\.[a-z_]+)*")
 
 
@@ -45,10 +51,12 @@ class _SourceFile:
             text = decode_text(raw, LIMITS.python_bytes)
         except DecodingRefused as refusal:
             raise error(refusal.message, where=name, hint=refusal.hint) from None
-        for line in text.split("\n", 2)[:2]:
+        for line in _LINE_END.split(text, 2)[:2]:
             cookie = _COOKIE.match(line)
             if cookie and cookie[1].lower() not in _UTF8_NAMES:
-                raise error(f"declares the encoding {cookie[1]!r}", where=name, hint="write it as UTF-8")
+                raise error(
+                    f"declares the encoding {_quoted(cookie[1])}", where=name, hint="write it as UTF-8"
+                )
         self.body = self._parse(text)
 
     def _parse(self, text: str) -> list[ast.stmt]:
@@ -59,16 +67,23 @@ class _SourceFile:
                 tree = ast.parse(text)
         except SyntaxError as problem:
             raise self._error(
-                f"is not Python: {problem.msg}", where=f"{self._name}:{problem.lineno}"
+                f"is not Python: {problem.msg}", where=f"{self._name}:{problem.lineno or 1}"
             ) from None
         except (ValueError, RecursionError, MemoryError):
             raise self._error("is nested too deeply or holds a NUL", where=self._name) from None
+        self._check_nodes(tree)
+        return tree.body
+
+    def _check_nodes(self, tree: ast.Module) -> None:
         level: list[ast.AST] = [tree]
         for _ in range(LIMITS.nesting):
             level = [child for node in level for child in ast.iter_child_nodes(node)]
+            for node in level:
+                # 16 KB of hexadecimal digits are an integer that Python itself refuses to print.
+                if isinstance(node, ast.Constant) and _bits(node.value) > _INTEGER_BITS:
+                    self.refuse(node, f"holds an integer of more than {_INTEGER_BITS} bits")
         if level:
             raise self._error("is nested too deeply", where=self._name)
-        return tree.body
 
     def refuse(self, node: ast.AST, problem: str) -> NoReturn:
         """Raise the typed refusal that names file and line."""
@@ -78,6 +93,15 @@ class _SourceFile:
             where=f"{self._name}:{line}",
             hint="only the literal form in docs/reference/bench.md is read",
         )
+
+
+def _bits(value: object) -> int:
+    return value.bit_length() if isinstance(value, int) else 0
+
+
+def _quoted(text: object) -> str:
+    """Quote a bench's text for a message: ASCII, and not all of it."""
+    return ascii(text)[:80]
 
 
 def _is_docstring(node: ast.stmt) -> bool:
@@ -116,6 +140,8 @@ def _check_import(source: _SourceFile, node: ast.ImportFrom) -> None:
 
 
 def _check_empty_definition(source: _SourceFile, node: ast.ClassDef | ast.FunctionDef) -> None:
+    if getattr(node, "type_params", None):  # Python 3.12 and later
+        source.refuse(node, "has type parameters")
     if isinstance(node, ast.ClassDef):
         plain = not node.bases and not node.keywords
     else:
@@ -123,8 +149,9 @@ def _check_empty_definition(source: _SourceFile, node: ast.ClassDef | ast.Functi
             isinstance(node.returns, ast.Constant) and node.returns.value is None
         )
         plain = returns_nothing and ast.unparse(node.args) == ""
-    if not plain or not all(isinstance(part, ast.Pass) or _is_docstring(part) for part in node.body):
-        source.refuse(node, f"{node.name!r} is more than a name with a docstring or `pass`")
+    body = node.body[1:] if _is_docstring(node.body[0]) else node.body
+    if not plain or not all(isinstance(part, ast.Pass) for part in body):
+        source.refuse(node, f"{_quoted(node.name)} is more than a name with a docstring or `pass`")
 
 
 def _read_decorator(
@@ -141,7 +168,7 @@ def _read_decorator(
     if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
         source.refuse(call, "the name of the task class is not one literal string")
     if name.value != directory_name:
-        source.refuse(name, f"registers {name.value!r}, but the directory is {directory_name!r}")
+        source.refuse(name, f"registers {_quoted(name.value)}, but the directory is {directory_name!r}")
     options = {keyword.arg: keyword.value for keyword in call.keywords}
     if len(options) != len(call.keywords) or not options.keys() <= {"bench_path", "min_cases_for_promotion"}:
         source.refuse(call, "takes only bench_path and min_cases_for_promotion, once each")
@@ -169,8 +196,10 @@ def _read_minimums(source: _SourceFile, node: ast.expr | None) -> dict[str, int]
         count = value.value if isinstance(value, ast.Constant) else None
         if not isinstance(tier, str) or not re.fullmatch(IDENTIFIER_PATTERN, tier) or tier in minimums:
             source.refuse(value, "a tier is not a literal name of its own")
-        if type(count) is not int or count < 1:
-            source.refuse(value, f"the minimum of tier {tier!r} is not a positive whole number")
+        if type(count) is not int or not 1 <= count <= LIMITS.cases:
+            source.refuse(
+                value, f"the minimum of tier {tier!r} is not a whole number from 1 to {LIMITS.cases}"
+            )
         minimums[tier] = count
     return minimums
 
@@ -194,6 +223,7 @@ def read_breakdown_keys(raw: bytes) -> tuple[str, ...]:
         *map(ast.unparse, enumeration.bases),
         *enumeration.keywords,
         *enumeration.decorator_list,
+        *getattr(enumeration, "type_params", []),
     ]
     if heading != ["BreakdownKey", "StrEnum"]:
         source.refuse(enumeration, "the class is not `class BreakdownKey(StrEnum)`")
@@ -212,17 +242,20 @@ def _read_keys(source: _SourceFile, enumeration: ast.ClassDef) -> tuple[str, ...
         ):
             source.refuse(node, 'is not a line of the form NAME = "literal"')
         if target.id.startswith("_") or target.id in keys or value.value in keys.values():
-            source.refuse(node, f"{target.id} is private, or its name or value appears twice")
+            source.refuse(node, f"{_quoted(target.id)} is private, or its name or value appears twice")
         _check_key(source, node, value.value)
         keys[target.id] = value.value
-    if not keys:
-        source.refuse(enumeration, "declares no breakdown key")
+    if not 1 <= len(keys) <= LIMITS.breakdown_keys:
+        source.refuse(
+            enumeration,
+            f"declares {len(keys) or 'no'} breakdown keys; 1 to {LIMITS.breakdown_keys} are allowed",
+        )
     return tuple(sorted(keys.values()))
 
 
 def _check_key(source: _SourceFile, node: ast.AST, key: str) -> None:
     if not re.fullmatch(CODE_PATTERN, key):
-        source.refuse(node, f"breakdown key {key!a} does not match [a-z][a-z0-9_.]{{0,63}}")
+        source.refuse(node, f"breakdown key {_quoted(key)} does not match [a-z][a-z0-9_.]{{0,63}}")
     banned = banned_part(key)
     if banned:
         source.refuse(node, f"breakdown key {key!r} holds the banned word {banned!r} (ADR-0008)")
@@ -250,19 +283,22 @@ def read_taxonomy(raw: bytes) -> dict[str, FailureModeSpec]:
 
 def _read_failure_mode(code: str, entry: object) -> FailureModeSpec:
     if not re.fullmatch(CODE_PATTERN, code):
-        raise _taxonomy_error(f"code {code[:80]!a} does not match [a-z][a-z0-9_.]{{0,63}}")
+        raise _taxonomy_error(f"code {_quoted(code)} does not match [a-z][a-z0-9_.]{{0,63}}")
     if not isinstance(entry, dict):
         raise _taxonomy_error(f"{code} is not a mapping with severity and description")
     severity = entry.get("severity")
-    if severity not in set(Severity):
+    if severity not in list(Severity):
         raise _taxonomy_error(
-            f"{code} has severity {ascii(severity)[:80]}, which is not one of block, warn and info"
+            f"{code} has severity {_quoted(severity)}, which is not one of block, warn and info"
         )
+    if entry.get("description") in _NOTHING:
+        raise _taxonomy_error(f"{code} has no description")
     try:
         return FailureModeSpec.model_validate({**entry, "severity": Severity(severity)})
     except ValidationError as error:
-        problem = error.errors()[0]
-        raise _taxonomy_error(f"{code}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(_quoted(part) for part in problem["loc"])
+        raise _taxonomy_error(f"{code}: {place}: {problem['msg']}") from None
 
 
 def _taxonomy_error(problem: str) -> FailureModeTaxonomyInvalid:
@@ -272,4 +308,48 @@ def _taxonomy_error(problem: str) -> FailureModeTaxonomyInvalid:
         else problem,
         where="failure_modes.yaml",
         hint="see docs/reference/bench.md for its form and the seven codes that it must declare",
+    )
+
+
+def read_digests(raw: bytes) -> dict[str, str]:
+    """Return case id to digest, without its prefix, as `cases/digests.yaml` says."""
+    entries = _flat_digests(raw)
+    if entries is not None:
+        return entries
+    try:
+        document = decode_yaml(raw)
+    except DecodingRefused as refusal:
+        raise _digests_error(refusal.message) from None
+    if not isinstance(document, dict):
+        raise _digests_error("is not a mapping from case id to digest")
+    digests = {}
+    for case_id, value in document.items():
+        digest = re.fullmatch(_DIGEST, value) if isinstance(value, str) else None
+        if digest is None:
+            raise _digests_error(f"the digest of {_quoted(case_id)} is not blake3:<64 hex digits>")
+        digests[case_id] = digest[1]
+    return digests
+
+
+def _flat_digests(raw: bytes) -> dict[str, str] | None:
+    """Read the list in the form in which the harness writes it, or return None.
+
+    A tenth of the time that YAML takes, so that this form alone may be larger than other YAML.
+    """
+    digests: dict[str, str] = {}
+    for line in raw.decode("ascii", "replace").removesuffix("\n").split("\n"):
+        match = _DIGEST_LINE.fullmatch(line)
+        if match is None:
+            return None
+        if match[1] in digests:
+            raise _digests_error(f"key {match[1]!r} appears twice")
+        digests[match[1]] = match[2]
+    return digests
+
+
+def _digests_error(problem: str) -> DigestManifestInvalid:
+    return DigestManifestInvalid(
+        problem,
+        where="digests.yaml",
+        hint="remove it and write it with `codegenie eval digest TASK_CLASS --write`",
     )

@@ -18,6 +18,8 @@ from codegenie.eval.errors import DecodingRefused
 from codegenie.eval.limits import LIMITS
 
 _YAML_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+# Python prints at most 4,300 digits: an integer that no message could name is refused where it comes in.
+_INTEGER_BITS = 4_096
 
 
 def decode_text(raw: bytes, limit: int) -> str:
@@ -51,10 +53,11 @@ def decode_toml(raw: bytes) -> dict[str, Any]:
     flat = _flat_toml(text)
     if flat is not None:
         return flat
-    if any(line.count(".") > LIMITS.toml_dots_per_line for line in text.splitlines()):
+    # Not `splitlines`: it also splits at characters that TOML takes as part of a quoted key.
+    if any(line.count(".") > LIMITS.toml_dots_per_line for line in text.split("\n")):
         raise DecodingRefused(f"a line has more than {LIMITS.toml_dots_per_line} dots")
     try:
-        value = tomllib.loads(text)
+        value = tomllib.loads(text, parse_float=_finite)
     except RecursionError:
         raise DecodingRefused("nested too deeply") from None
     except ValueError as error:
@@ -66,20 +69,25 @@ def decode_toml(raw: bytes) -> dict[str, Any]:
 def decode_yaml(raw: bytes, limit: int = LIMITS.yaml_bytes) -> Any:  # noqa: ANN401 - nested dict, list and str
     """Decode one YAML document of mappings, sequences and strings; every scalar is a string.
 
-    Works on the parser's events, so an alias bomb is refused at its first anchor, before it is built.
+    Takes the parser's events one at a time, so an alias bomb is refused at its first anchor and a
+    quarter of a megabyte of brackets, which keeps libyaml busy for minutes, at the deepest one allowed.
     """
     text = decode_text(raw, limit)
     try:
-        events = list(yaml.parse(text, Loader=_YAML_LOADER))
-    except RecursionError:
-        raise DecodingRefused("nested too deeply") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise DecodingRefused(f"not YAML: {_reason(error)}") from None
-    return _YamlBuilder(iter(events)).document()
+        return _YamlBuilder(yaml.parse(text, Loader=_YAML_LOADER)).document()
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise DecodingRefused(f"not YAML: {_yaml_reason(error)}") from None
 
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:160]
+
+
+def _yaml_reason(error: Exception) -> str:
+    """Say the problem and its line, and not the text around it, which is the bench's."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or type(error).__name__
+    return f"line {mark.line + 1}: {problem}" if mark else str(problem)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -103,7 +111,7 @@ def _finite(digits: str) -> float:
 
 
 def _check_nodes(value: object) -> None:
-    """Refuse what is too deep, and strings with half characters that no file could hold."""
+    """Refuse what is too deep, strings with half characters and integers that cannot be printed."""
     level: list[object] = [value]
     for _ in range(LIMITS.nesting):
         level = [child for node in level for child in _children(node)]
@@ -118,11 +126,19 @@ def _children(node: object) -> Iterator[object]:
         yield from node.values()
     elif isinstance(node, list):
         yield from node
-    elif isinstance(node, str) and not node.isascii():
-        try:
-            node.encode()
-        except UnicodeEncodeError:
-            raise DecodingRefused("a string holds half a character (a lone surrogate)") from None
+    elif isinstance(node, str):
+        _check_characters(node)
+    elif isinstance(node, int) and node.bit_length() > _INTEGER_BITS:
+        raise DecodingRefused(f"an integer has more than {_INTEGER_BITS} bits")
+
+
+def _check_characters(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise DecodingRefused("a string holds half a character (a lone surrogate)") from None
 
 
 _FLAT_LINE = re.compile(
@@ -199,6 +215,7 @@ class _YamlBuilder:
         if getattr(event, "tag", None) is not None:
             raise DecodingRefused(f"line {line}: tags are not allowed")
         if isinstance(event, yaml.ScalarEvent):
+            _check_characters(event.value)
             return event.value
         self._depth += 1
         if self._depth > LIMITS.nesting:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TypeVar
 
+from codegenie.eval.trial import all_ended
+
 T = TypeVar("T")
 
 
@@ -20,7 +22,7 @@ async def fan_out(items: Iterable[T], work: Callable[[T], Awaitable[None]], conc
     finally:
         for worker in workers:
             worker.cancel()
-        await asyncio.wait(workers)
+        await all_ended(workers)
     for worker in workers:
         if not worker.cancelled() and (error := worker.exception()) is not None:
             raise error

@@ -4,6 +4,8 @@ Knows nothing of benches. A directory from outside is walked by descriptor, neve
 that a symlink swapped in behind our back is refused by the kernel and not by luck.
 """
 
+import errno
+import itertools
 import os
 import re
 import stat
@@ -19,6 +21,11 @@ _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: should a pipe stand where a file stood, opening it must not wait for a writer.
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
+# A copy lies below TMPDIR, and a whole path may have 4,096 bytes: what cannot be copied is not taken.
+_PATH_CHARACTERS = 1_024
+# Of these no tree is guilty; they stay OSErrors, so that nobody blames a bench for them.
+_OUR_OWN_TROUBLE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR}
+_REMOVAL_ROUNDS = 3
 
 
 class UnsafeTree(Exception):  # noqa: N818 - a refusal, given its final type by the caller
@@ -28,6 +35,12 @@ class UnsafeTree(Exception):  # noqa: N818 - a refusal, given its final type by 
         super().__init__(f"{path}: {problem}" if path else problem)
         self.path = path
         self.problem = problem
+
+
+def _refusal(error: OSError, path: str, problem: str) -> Exception:
+    if error.errno in _OUR_OWN_TROUBLE:
+        return error
+    return UnsafeTree(path, f"{problem}: {error.strerror}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +83,16 @@ class _Walk:
     def __init__(self, limits: TreeLimits) -> None:
         self._limits = limits
         self._files = 0
+        self._directories = 0
         self._bytes = 0
 
     def files(self, directory: int, prefix: str, depth: int) -> Iterator[FoundFile]:
         for name, status in self._entries(directory, prefix):
             path = prefix + name
+            if len(path) > _PATH_CHARACTERS:
+                raise UnsafeTree(f"{path[:80]}…", f"has a path of more than {_PATH_CHARACTERS} characters")
             if stat.S_ISDIR(status.st_mode):
-                if depth >= self._limits.depth:
-                    raise UnsafeTree(path, f"is more than {self._limits.depth} directories deep")
+                self._count_directory(path, depth)
                 inner = _open_at(name, directory, path, _OPEN_DIRECTORY)
                 try:
                     yield from self.files(inner, path + "/", depth + 1)
@@ -93,14 +108,20 @@ class _Walk:
 
     def _entries(self, directory: int, prefix: str) -> list[tuple[str, os.stat_result]]:
         """List a directory in order of path bytes: a directory sorts as if its name ended in a slash."""
-        entries: list[tuple[str, os.stat_result]] = []
         with os.scandir(directory) as scan:
-            for entry in scan:
-                if len(entries) > self._limits.files:
-                    raise UnsafeTree(prefix, f"holds more than {self._limits.files} entries")
-                entries.append((entry.name, _plain_status(entry, prefix)))
+            listed = list(itertools.islice(scan, self._limits.files + 1))
+        if len(listed) > self._limits.files:
+            raise UnsafeTree(prefix, f"holds more than {self._limits.files} entries")
+        entries = [(entry.name, _plain_status(entry, prefix)) for entry in listed]
         entries.sort(key=lambda item: item[0] + "/" if stat.S_ISDIR(item[1].st_mode) else item[0])
         return entries
+
+    def _count_directory(self, path: str, depth: int) -> None:
+        self._directories += 1
+        if depth >= self._limits.depth:
+            raise UnsafeTree(path, f"is more than {self._limits.depth} directories deep")
+        if self._directories > self._limits.files:
+            raise UnsafeTree(path, f"is one directory more than the {self._limits.files} allowed")
 
     def _count(self, path: str, status: os.stat_result) -> None:
         self._files += 1
@@ -117,7 +138,10 @@ def _plain_status(entry: os.DirEntry[str], prefix: str) -> os.stat_result:
     """Refuse by name, kind and link count, before anything is opened."""
     if not _PLAIN_NAME.fullmatch(entry.name):
         raise UnsafeTree(prefix + ascii(entry.name), "is not a plain ASCII name")
-    status = entry.stat(follow_symlinks=False)
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError as error:
+        raise _refusal(error, prefix + entry.name, "cannot be looked at") from None
     if stat.S_ISDIR(status.st_mode):
         return status
     if stat.S_ISLNK(status.st_mode):
@@ -133,7 +157,7 @@ def _open_at(name: str, directory: int, path: str, flags: int) -> int:
     try:
         return os.open(name, flags, dir_fd=directory)
     except OSError as error:
-        raise UnsafeTree(path, f"cannot be opened: {error.strerror}") from None
+        raise _refusal(error, path, "cannot be opened") from None
 
 
 def _confirmed(descriptor: int, path: str, listed: os.stat_result) -> FoundFile:
@@ -158,7 +182,9 @@ def open_directory(path: Path | str) -> int:
     try:
         return os.open(path, _OPEN_DIRECTORY)
     except OSError as error:
-        raise UnsafeTree("", f"cannot be opened as a directory: {error.strerror}") from None
+        if os.path.islink(path):
+            raise UnsafeTree("", "is a symbolic link") from None
+        raise _refusal(error, "", "cannot be opened as a directory") from None
 
 
 def read_plain_file(directory: int, name: str, limit: int) -> bytes | None:
@@ -167,6 +193,8 @@ def read_plain_file(directory: int, name: str, limit: int) -> bytes | None:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise _refusal(error, name, "cannot be looked at") from None
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeTree(name, "is not a regular file")
     if status.st_nlink != 1:
@@ -180,15 +208,22 @@ def read_plain_file(directory: int, name: str, limit: int) -> bytes | None:
         os.close(descriptor)
 
 
-def entry_kinds(directory: int) -> dict[str, str]:
-    """Name everything in an open directory: "file", "directory" or "other"."""
-    kinds = {}
-    with os.scandir(directory) as scan:
-        for entry in scan:
-            status = entry.stat(follow_symlinks=False)
-            plain = stat.S_ISREG(status.st_mode)
-            kinds[entry.name] = "directory" if stat.S_ISDIR(status.st_mode) else "file" if plain else "other"
+def entry_kinds(directory: int, limit: int) -> dict[str, str]:
+    """Name everything in an open directory, at most `limit` entries: "file", "directory" or "other"."""
+    try:
+        with os.scandir(directory) as scan:
+            kinds = {entry.name: _kind(entry) for entry in itertools.islice(scan, limit + 1)}
+    except OSError as error:
+        raise _refusal(error, "", "cannot be listed") from None
+    if len(kinds) > limit:
+        raise UnsafeTree("", f"holds more than {limit} entries")
     return kinds
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    if entry.is_dir(follow_symlinks=False):
+        return "directory"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 def write_private(
@@ -232,47 +267,82 @@ def replace_file(path: Path, content: bytes) -> None:
 def remove_tree(root: str) -> None:
     """Remove a directory in which hostile code has worked: any depth, any mode bits, no link followed.
 
-    Directories found inside are moved up beside each other before they are emptied, so that ten
-    thousand levels need neither recursion nor descriptors.
+    Should a link stand where `root` was, the link goes and what it names stays.
     """
-    queue = [root]
-    # A random name: what hostile code left behind may not stand in the way of the move.
-    target = f"{root}/.removing-{os.urandom(8).hex()}"
-    moved = 0
-    while queue:
-        directory = queue[-1]
-        inner = []
-        for name, is_directory in _names_for_removal(directory):
-            path = f"{directory}/{name}"
-            if not is_directory:
-                os.unlink(path)
-                continue
-            moved += 1
-            inner.append(_moved_up(path, f"{target}-{moved}"))
-        if inner:
-            queue.extend(inner)
-            continue
-        queue.pop()
-        os.rmdir(directory)
+    # Several rounds: what somebody writes or removes meanwhile is met by the next.
+    for rounds_left in reversed(range(_REMOVAL_ROUNDS)):
+        try:
+            _remove(root)
+        except OSError:
+            if not rounds_left:
+                raise
+        else:
+            return
 
 
-def _moved_up(path: str, target: str) -> str:
-    # Renaming a directory writes its "..", which needs permission on the directory itself.
-    os.chmod(path, 0o700)
-    os.rename(path, target)
-    return target
-
-
-def _names_for_removal(directory: str) -> list[tuple[str, bool]]:
+def _remove(root: str) -> None:
     try:
-        return _scan_for_removal(directory)
+        top = _open_for_removal(root, None)
+    except OSError as error:
+        if error.errno not in {errno.ENOTDIR, errno.ELOOP}:
+            raise
+        os.unlink(root)
+        return
+    try:
+        _empty(top)
+    finally:
+        os.close(top)
+    os.rmdir(root)
+
+
+def _empty(top: int) -> None:
+    """Move inner directories up beside each other, so that ten thousand levels need no recursion."""
+    # A random name: what hostile code left behind may not stand in the way of the move.
+    fresh = f".removing-{os.urandom(8).hex()}"
+    moved = itertools.count()
+    waiting = _unlink_files(top)
+    while waiting:
+        name = waiting.pop()
+        inner = _open_for_removal(name, top)
+        try:
+            for directory in _unlink_files(inner):
+                target = f"{fresh}-{next(moved)}"
+                _move(directory, inner, target, top)
+                waiting.append(target)
+        finally:
+            os.close(inner)
+        os.rmdir(name, dir_fd=top)
+
+
+def _open_for_removal(name: str, parent: int | None) -> int:
+    try:
+        descriptor = os.open(name, _OPEN_DIRECTORY, dir_fd=parent)
     except PermissionError:
-        os.chmod(directory, 0o700)
-        return _scan_for_removal(directory)
+        # Only a directory answers so; a link is refused as such. Its own mode bits keep us out.
+        os.chmod(name, stat.S_IRWXU, dir_fd=parent)
+        descriptor = os.open(name, _OPEN_DIRECTORY, dir_fd=parent)
+    if os.fstat(descriptor).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        with suppress(PermissionError):
+            os.fchmod(descriptor, stat.S_IRWXU)
+    return descriptor
 
 
-def _scan_for_removal(directory: str) -> list[tuple[str, bool]]:
-    if not os.access(directory, os.W_OK | os.X_OK):
-        os.chmod(directory, 0o700)
+def _unlink_files(directory: int) -> list[str]:
+    """Remove everything but directories, while it is listed, and name the directories."""
+    directories = []
     with os.scandir(directory) as scan:
-        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
+        for entry in scan:
+            if entry.is_dir(follow_symlinks=False):
+                directories.append(entry.name)
+            else:
+                os.unlink(entry.name, dir_fd=directory)
+    return directories
+
+
+def _move(name: str, source: int, target: str, top: int) -> None:
+    try:
+        os.rename(name, target, src_dir_fd=source, dst_dir_fd=top)
+    except PermissionError:
+        # Moving a directory writes its "..", which needs permission on the directory itself.
+        os.chmod(name, stat.S_IRWXU, dir_fd=source)
+        os.rename(name, target, src_dir_fd=source, dst_dir_fd=top)

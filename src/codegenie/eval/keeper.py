@@ -8,7 +8,7 @@ Why a process: on Linux the keeper is a subreaper, so whatever a child leaves be
 any number of forks, becomes the keeper's child and nobody else's. As a keeper serves one case at a time,
 a leaked process belongs to that case for certain. The limits that the keeper sets on itself are inherited,
 so the child needs no code of ours between fork and exec. It holds no secret, and when the harness dies it
-sees the end of its socket and takes everything with it.
+sees the end of its socket, takes everything with it and removes the directory of the run.
 """
 
 import contextlib
@@ -18,7 +18,6 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -27,27 +26,52 @@ from collections.abc import Iterator
 from typing import Any
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 _CONTROL = 0
 _LARGEST_MESSAGE = 1 << 20
 _END_SECONDS = 5.0
+_REMOVAL_SECONDS = 5.0
+# A soft limit is reported (SIGXCPU), a hard one is not (SIGKILL); the distance tells the two apart.
+_CPU_SECONDS_TO_HARD_LIMIT = 5
 _RESTORED_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM]
 
 
 def become_reaper() -> bool:
     """Ask the kernel to hand us every orphan below us; False where there is no such thing."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER)
+
+
+def renounce_privileges() -> bool:
+    """See to it that no set-user-id program below us gains any: it could outlive us, or own files of ours."""
+    return _prctl(_PR_SET_NO_NEW_PRIVS)
+
+
+def _prctl(option: int) -> bool:
     if not sys.platform.startswith("linux"):
         return False
     libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return bool(libc.prctl(option, 1, 0, 0, 0) == 0)
 
 
 def limit_self(limits: dict[str, int]) -> None:
     """Lower our own limits, soft and hard, for every child to inherit."""
     for name, value in limits.items():
         which = getattr(resource, name)
-        _, hard = resource.getrlimit(which)
-        lowered = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (lowered, lowered))
+        _, ours = resource.getrlimit(which)
+        hard = value + (_CPU_SECONDS_TO_HARD_LIMIT if name == "RLIMIT_CPU" else 0)
+        if ours != resource.RLIM_INFINITY:
+            hard = min(hard, ours)
+        resource.setrlimit(which, (min(value, hard), hard))
+
+
+def condition() -> list[object]:
+    """Return what a child inherits from us and what any process of the same user may change on us."""
+    limits = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
+    found: list[object] = [resource.getrlimit(limit) for limit in limits]
+    found.append(os.getpriority(os.PRIO_PROCESS, 0))
+    if hasattr(os, "sched_getaffinity"):
+        found += [os.sched_getaffinity(0), os.sched_getscheduler(0)]
+    return found
 
 
 class Gone(Exception):  # noqa: N818 - the harness went away; the only way out of the loop
@@ -61,14 +85,23 @@ class Control:
         self._socket = socket.socket(fileno=_CONTROL)
         self._buffer = b""
 
+    @property
+    def has_word(self) -> bool:
+        """Whether a whole line was read already and not yet taken."""
+        return b"\n" in self._buffer
+
     def receive(self) -> tuple[dict[str, Any], list[int]]:
         """Wait for one request and the descriptors that came with it."""
         descriptors: list[int] = []
-        while b"\n" not in self._buffer:
-            data, received, _, _ = socket.recv_fds(self._socket, _LARGEST_MESSAGE, 8)
-            descriptors += received
+        while not self.has_word:
+            try:
+                data, received, _, _ = socket.recv_fds(self._socket, _LARGEST_MESSAGE, 8)
+            except ConnectionResetError:
+                # The harness died with a word of ours unread.
+                raise Gone from None
             if not data:
                 raise Gone
+            descriptors += received
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(line), [_out_of_the_way(descriptor) for descriptor in descriptors]
@@ -99,18 +132,22 @@ class Tree:
         return os.waitid(os.P_PID, self.leader, flags)
 
     def survivors(self) -> list[int]:
-        """Return what still runs below us, the leader aside."""
-        if self._reaper:
-            return [pid for pid in _children() if pid != self.leader and not _has_ended(pid)]
-        return self._group_survivors()
+        """Return what is still below us, the leader aside.
+
+        What has ended is reaped and still named: in its last moment it may have left us a child that was not
+        listed yet. Only a list with nobody but the leader says that there is nobody.
+        """
+        if not self._reaper:
+            return self._group_survivors()
+        others = [pid for pid in _children() if pid != self.leader]
+        for pid in others:
+            os.waitpid(pid, os.WNOHANG)
+        return others
 
     def _group_survivors(self) -> list[int]:
-        try:
-            os.killpg(self.leader, 0)
-        except (ProcessLookupError, PermissionError):
-            return []
         # The zombie leader itself answers until it is reaped; it cannot be told apart without /proc.
-        os.waitpid(self.leader, os.WNOHANG)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.leader, os.WNOHANG)
         try:
             os.killpg(self.leader, 0)
         except (ProcessLookupError, PermissionError):
@@ -152,13 +189,6 @@ def _parent(pid: str) -> int:
         return 0
 
 
-def _has_ended(pid: int) -> bool:
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
-
-
 def _reap_all() -> bool:
     """Reap what has ended; return whether any child is left."""
     while True:
@@ -177,6 +207,7 @@ class Keeper:
         self._control = Control()
         self._grace = settings["leak_grace_seconds"]
         self._reaper = become_reaper()
+        self._condition = condition()
         self._wake, wake = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(wake, False)
@@ -184,16 +215,18 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> None:
-        """Serve until the harness is gone."""
+        """Serve until the harness says so, or is gone."""
         while True:
             request, descriptors = self._control.receive()
+            if "leave" in request:
+                return
             if "argv" not in request:
                 continue  # a cancellation that crossed our answer
             started = time.monotonic()
             try:
                 leader = self._spawn(request, descriptors)
             except OSError as error:
-                self._control.send({"ended": True, "error": f"{type(error).__name__}: {error}"})
+                self._control.send({"error": f"{type(error).__name__}: {error}"})
                 continue
             finally:
                 for descriptor in descriptors:
@@ -216,14 +249,14 @@ class Keeper:
     def _keep(self, tree: Tree, started: float, seconds: float) -> dict[str, Any]:
         try:
             status, cancelled = self._wait(tree, started + seconds)
-        except Gone:
-            tree.end()
-            raise
-        leaked = self._wait_for_stragglers(tree) if status else 0
-        wall = time.monotonic() - started
-        ended = tree.end()
-        answer: dict[str, Any] = {"ended": ended, "wall": wall, "leaked": leaked, "cancelled": cancelled}
+            leaked = self._wait_for_stragglers(tree) if status else 0
+            wall = time.monotonic() - started
+        finally:
+            ended = tree.end()
+        answer: dict[str, Any] = {"wall": wall, "leaked": leaked, "cancelled": cancelled}
         answer["timed_out"] = status is None and not cancelled
+        # A child may lower our limits or our priority (prlimit, nice), and the next one would inherit that.
+        answer["fit"] = ended and condition() == self._condition
         if status is not None:
             exited = status.si_code == os.CLD_EXITED
             answer["exit" if exited else "signal"] = status.si_status
@@ -238,11 +271,13 @@ class Keeper:
                 return None, False
             if status is not None:
                 return status, False
-            readable, _, _ = select.select([self._wake, _CONTROL], [], [], remaining)
+            # A word may have come together with the request, and is then in the buffer, not in the socket.
+            patience = 0 if self._control.has_word else remaining
+            readable, _, _ = select.select([self._wake, _CONTROL], [], [], patience)
             if self._wake in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wake, 4096)
-            if _CONTROL in readable:
+            if _CONTROL in readable or self._control.has_word:
                 self._control.receive()
                 return None, True
 
@@ -252,20 +287,65 @@ class Keeper:
         while survivors := tree.survivors():
             if time.monotonic() > deadline:
                 return len(survivors)
-            time.sleep(0.005)
+            time.sleep(0.002)
         return 0
+
+
+def remove(root: str) -> None:
+    """Remove a directory in which hostile code has worked, whatever it is like inside.
+
+    Several keepers may do this at once, and what they remove may still be dying: hence the tries.
+    """
+    deadline = time.monotonic() + _REMOVAL_SECONDS
+    while os.path.lexists(root) and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            _empty(root)
+            os.chdir("/")
+            os.rmdir(root)
+        time.sleep(0.01)
+
+
+def _empty(root: str) -> None:
+    """Empty a directory by walking it: no link leads elsewhere, no depth needs recursion or a path."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    os.fchmod(descriptor, 0o700)
+    os.fchdir(descriptor)
+    os.close(descriptor)
+    pending = [_remove_files()]
+    while pending:
+        if pending[-1]:
+            os.chmod(pending[-1][-1], 0o700)
+            os.chdir(pending[-1][-1])
+            pending.append(_remove_files())
+            continue
+        pending.pop()
+        if pending:
+            os.chdir("..")
+            os.rmdir(pending[-1].pop())
+
+
+def _remove_files() -> list[str]:
+    """Remove what is no directory from the working directory; return the directories."""
+    with os.scandir(".") as scan:
+        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
+    for name, is_directory in entries:
+        if not is_directory:
+            os.unlink(name)
+    return [name for name, is_directory in entries if is_directory]
 
 
 def main() -> None:
     """Set ourselves up, serve, and clean up if the harness died without a word."""
     settings = json.loads(sys.argv[1])
     limit_self(settings["limits"])
+    if settings["renounce_privileges"]:
+        renounce_privileges()
     os.umask(0o077)
-    with contextlib.suppress(Gone):
+    try:
         Keeper(settings).serve()
-    if settings["directory"] is not None:
-        # After an orderly end it is gone already.
-        shutil.rmtree(settings["directory"], ignore_errors=True)
+    except Gone:
+        if settings["directory"] is not None:
+            remove(settings["directory"])
 
 
 if __name__ == "__main__":

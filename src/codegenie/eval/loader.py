@@ -2,16 +2,17 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from codegenie.eval.bench_grammar import read_breakdown_keys, read_registration, read_taxonomy
+from codegenie.eval.bench_grammar import read_breakdown_keys, read_digests, read_registration, read_taxonomy
 from codegenie.eval.canonical import DIGEST_PREFIX, TreeHasher, digest_json
-from codegenie.eval.decoding import decode_toml, decode_yaml
+from codegenie.eval.decoding import decode_toml
 from codegenie.eval.errors import (
     BenchCaseDigestMismatch,
     BenchCaseIDCollision,
@@ -19,6 +20,7 @@ from codegenie.eval.errors import (
     BenchInvalid,
     DecodingRefused,
     DigestManifestInvalid,
+    HarnessFailure,
     TaskClassAlreadyRegistered,
     TaskClassNotFound,
 )
@@ -46,48 +48,78 @@ _CLASS_ENTRIES = {
     "cases": "directory",
 }
 _OPTIONAL_ENTRIES = {"rubric_lib", "README.md"}
-_CASE_ENTRIES = {"case.toml", "input", "expected", "solution"}
+_CASE_DIRECTORIES = {"input", "expected", "solution"}
+# A class has seven entries; whoever finds hundreds is told so without waiting for a million.
+_CLASS_ENTRY_LIMIT = 256
+_COMPILED = re.compile(r"(^|/)__pycache__/|\.(pyc|pyo|so|pyd|dylib)$")
 _WRITE_DIGESTS = "write it with `codegenie eval digest TASK_CLASS --write`"
 
 
+@contextmanager
+def _typed_refusals(where: Path) -> Iterator[None]:
+    """Give what the ground refuses the type of this room: the bench's fault, or our own."""
+    try:
+        yield
+    except UnsafeTree as unsafe:
+        raise BenchInvalid(
+            str(unsafe), where=str(where), hint="a bench is regular files and directories"
+        ) from None
+    except OSError as error:
+        raise HarnessFailure(f"cannot read the bench: {error.strerror}", where=str(where)) from None
+
+
 def bench_roots(bench_root: BenchRoot) -> tuple[Path, ...]:
-    """Return the given roots as absolute paths."""
+    """Return the given roots as absolute paths, each once."""
     given = [bench_root] if isinstance(bench_root, str | Path) else list(bench_root)
-    return tuple(Path(root).absolute() for root in given)
+    if not all(map(str, given)):
+        raise TaskClassNotFound("a bench root is the empty string", hint="name one with --bench-root")
+    try:
+        return tuple(dict.fromkeys(Path(root).absolute() for root in given))
+    except OSError as error:
+        raise TaskClassNotFound(
+            f"the working directory cannot be used: {error.strerror}",
+            hint="go to one that exists, or give --bench-root as an absolute path",
+        ) from None
 
 
 def task_class_names(bench_root: BenchRoot) -> tuple[str, ...]:
     """Name every directory of the roots that could be a task class, sorted, a name in two roots twice."""
     names = []
     for root in bench_roots(bench_root):
-        if not root.is_dir():
+        # `os.path.isdir` and not `Path.is_dir`, which raises for a path that is too long or locked away.
+        if not os.path.isdir(root):
             raise TaskClassNotFound(
                 f"there is no bench root {str(root)!r}", hint="name one with --bench-root"
             )
-        names += [entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+        try:
+            names += [name for name in os.listdir(root) if _could_be_class(root / name)]
+        except OSError as error:
+            raise TaskClassNotFound(
+                f"the bench root cannot be listed: {error.strerror}", where=str(root)
+            ) from None
     return tuple(sorted(names))
+
+
+def _could_be_class(path: Path) -> bool:
+    return os.path.isdir(path) and not path.name.startswith(".")
 
 
 def load_task_class(name: str, *, bench_root: BenchRoot = "bench") -> TaskClass:
     """Load one bench without running any of it; every refusal is typed and names file and line."""
     directory = _find(name, bench_roots(bench_root))
-    try:
+    with _typed_refusals(directory):
         descriptor = open_directory(directory)
         try:
             return _read_task_class(name, directory, descriptor)
         finally:
             os.close(descriptor)
-    except UnsafeTree as unsafe:
-        raise BenchInvalid(
-            str(unsafe), where=str(directory), hint="a bench is regular files and directories"
-        ) from None
 
 
 def _find(name: str, roots: tuple[Path, ...]) -> Path:
     looked_in = ", ".join(str(root) for root in roots)
     if not re.fullmatch(IDENTIFIER_PATTERN, name):
-        raise TaskClassNotFound(f"{name!a} is not the name of a task class", where=looked_in)
-    found = [root / name for root in roots if (root / name).is_dir()]
+        raise TaskClassNotFound(f"{ascii(name)[:80]} is not the name of a task class", where=looked_in)
+    found = [root / name for root in roots if os.path.isdir(root / name)]
     if not found:
         raise TaskClassNotFound(
             f"there is no task class {name!r}",
@@ -104,7 +136,7 @@ def _find(name: str, roots: tuple[Path, ...]) -> Path:
 
 
 def _read_task_class(name: str, directory: Path, descriptor: int) -> TaskClass:
-    _check_entries(directory, entry_kinds(descriptor))
+    _check_entries(directory, entry_kinds(descriptor, _CLASS_ENTRY_LIMIT))
 
     def read(file: str, limit: int) -> bytes:
         raw = read_plain_file(descriptor, file, limit)
@@ -153,6 +185,8 @@ def _read_rubric(directory: Path, program: bytes) -> tuple[tuple[SourceFile, ...
     if library.is_dir():
         for found in walk_files(library, LIMITS.rubric_tree):
             path = f"rubric_lib/{found.path}"
+            if _COMPILED.search(path):
+                raise UnsafeTree(path, "is compiled code, which nobody can review; remove it")
             files.append(SourceFile(path=path, executable=found.executable, content=found.content()))
     files.sort(key=lambda file: file.path.encode())
     hasher = TreeHasher("rubric.v1")
@@ -165,7 +199,7 @@ def _read_rubric(directory: Path, program: bytes) -> tuple[tuple[SourceFile, ...
 def _case_directories(cases: Path) -> list[str]:
     descriptor = open_directory(cases)
     try:
-        kinds = entry_kinds(descriptor)
+        kinds = entry_kinds(descriptor, LIMITS.cases + 1)
     finally:
         os.close(descriptor)
     kinds.pop("digests.yaml", None)
@@ -180,14 +214,14 @@ def _case_directories(cases: Path) -> list[str]:
         raise BenchInvalid(
             "the bench has no case", where=str(cases), hint="a bench without cases measures nothing"
         )
-    if len(kinds) > LIMITS.cases:
-        raise BenchInvalid(f"the bench has more than {LIMITS.cases} cases", where=str(cases))
     return sorted(kinds)
 
 
 def count_cases(task_class: TaskClass) -> int:
     """Count the case directories, without reading them."""
-    return len(_case_directories(task_class.directory / "cases"))
+    cases = task_class.directory / "cases"
+    with _typed_refusals(cases):
+        return len(_case_directories(cases))
 
 
 def _read_manifest(cases: Path) -> dict[str, str]:
@@ -201,23 +235,16 @@ def _read_manifest(cases: Path) -> dict[str, str]:
     if raw is None:
         raise DigestManifestInvalid("cases/digests.yaml is missing", where=where, hint=_WRITE_DIGESTS)
     try:
-        entries = decode_yaml(raw, LIMITS.digests_bytes)
-    except DecodingRefused as refusal:
-        raise DigestManifestInvalid(refusal.message, where=where) from None
-    if not isinstance(entries, dict):
-        raise DigestManifestInvalid("is not a mapping from case id to digest", where=where)
-    for case_id, digest in entries.items():
-        if not (isinstance(digest, str) and re.fullmatch(r"blake3:[0-9a-f]{64}", digest)):
-            raise DigestManifestInvalid(
-                f"the digest of {ascii(case_id)[:80]} is not blake3:<64 hex digits>", where=where
-            )
-    return {case_id: digest.removeprefix(DIGEST_PREFIX) for case_id, digest in entries.items()}
+        return read_digests(raw)
+    except DigestManifestInvalid as error:
+        error.where = where
+        raise
 
 
 def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tuple[BenchCase, ...], int]:
     """Load and digest-check the cases that are wanted; also return how many there are in all."""
     cases = task_class.directory / "cases"
-    try:
+    with _typed_refusals(cases):
         directories = _case_directories(cases)
         manifest = _read_manifest(cases)
         _check_bijection(directories, manifest, cases)
@@ -227,10 +254,6 @@ def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tu
             for case_id in directories
             if wanted(case_id)
         ]
-    except UnsafeTree as unsafe:
-        raise BenchInvalid(
-            str(unsafe), where=str(cases), hint="a bench is regular files and directories"
-        ) from None
     return tuple(loaded), len(directories)
 
 
@@ -248,7 +271,8 @@ def _check_bijection(directories: list[str], manifest: dict[str, str], cases: Pa
 
 
 def _check_case_entry(path: str) -> None:
-    if path.split("/", 1)[0] not in _CASE_ENTRIES:
+    top, below, _ = path.partition("/")
+    if (top not in _CASE_DIRECTORIES) if below else (top != "case.toml"):
         raise UnsafeTree(path, "is not part of a case (case.toml, input/, expected/, solution/)")
 
 
@@ -306,8 +330,8 @@ def _case_record(fields: dict[str, Any], digest: str, where: str) -> BenchCase:
     try:
         return BenchCase(**{"family": fields["case_id"], **fields, "digest": digest})
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(ascii(part)[1:-1] if isinstance(part, str) else str(part) for part in problem["loc"])
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(ascii(part).strip("'")[:80] for part in problem["loc"])
         raise BenchCaseLoadError(
             f"{place or 'case'}: {problem['msg']}",
             where=where,
@@ -328,18 +352,18 @@ class CaseDigest:
 def digest_statuses(task_class: TaskClass) -> tuple[CaseDigest, ...]:
     """Compare every case with its entry, without stopping at the first difference."""
     cases = task_class.directory / "cases"
-    directories = _case_directories(cases)
-    manifest = _read_manifest(cases) if os.path.lexists(cases / "digests.yaml") else {}
-    statuses = []
-    for case_id in directories:
-        computed, _ = read_case_tree(cases, case_id)
-        expected = manifest.get(case_id)
-        status: DigestStatus = (
-            "missing" if expected is None else "current" if expected == computed else "stale"
-        )
-        statuses.append(CaseDigest(case_id, status, expected, computed))
+    with _typed_refusals(cases):
+        directories = _case_directories(cases)
+        manifest = _read_manifest(cases) if os.path.lexists(cases / "digests.yaml") else {}
+        statuses = [_digest_status(cases, case_id, manifest.get(case_id)) for case_id in directories]
     extra = sorted(manifest.keys() - set(directories))
     return (*statuses, *(CaseDigest(case_id, "extra", manifest[case_id], None) for case_id in extra))
+
+
+def _digest_status(cases: Path, case_id: str, expected: str | None) -> CaseDigest:
+    computed, _ = read_case_tree(cases, case_id)
+    status: DigestStatus = "missing" if expected is None else "current" if expected == computed else "stale"
+    return CaseDigest(case_id, status, expected, computed)
 
 
 def write_digests(task_class: TaskClass, statuses: Sequence[CaseDigest]) -> None:

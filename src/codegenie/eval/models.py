@@ -25,6 +25,9 @@ from codegenie.eval.limits import LIMITS
 MICRO = 1_000_000
 """Scores are whole millionths: what is summed and hashed are integers."""
 
+LARGEST_COST_USD = 1e9
+"""What one call may claim to have cost. Sums of larger numbers overflow, and one SUT would end the run."""
+
 IDENTIFIER_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 CODE_PATTERN = r"^[a-z][a-z0-9_.]{0,63}$"
 
@@ -40,6 +43,10 @@ def quantise(score: float) -> float:
 
 Share = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(quantise)]
 """A score: between 0 and 1, in whole millionths."""
+
+
+Cost = Annotated[float, Field(ge=0.0, le=LARGEST_COST_USD * LIMITS.trials)]
+"""What a case cost: all of its trials."""
 
 
 class FrozenMap(dict[str, Any]):
@@ -209,7 +216,7 @@ class TrialScore(Record):
     score: Share
     breakdown: Breakdown = Field(default_factory=FrozenMap)
     failure_modes: tuple[FailureMode, ...] = ()
-    cost_usd: Annotated[float, Field(ge=0)] | None = None
+    cost_usd: Cost | None = None
     wall_clock_ms: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")

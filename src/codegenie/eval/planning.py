@@ -54,10 +54,12 @@ def describe_filter(case_filter: CaseFilter) -> str | None:
 
 
 def check_filter(case_filter: CaseFilter, selected: Collection[str]) -> None:
-    """Refuse a collection that names a case which is not there: a typing error must not shrink a run."""
-    if case_filter is None or isinstance(case_filter, str) or callable(case_filter):
-        return
-    unknown = sorted(set(case_filter) - set(selected))
+    """Refuse a name or one of several globs that finds no case: a typing error must not shrink a run."""
+    unknown: list[str] = []
+    if isinstance(case_filter, GlobFilter):
+        unknown = [glob for glob in case_filter.globs if not fnmatch.filter(selected, glob)]
+    elif not (case_filter is None or isinstance(case_filter, str) or callable(case_filter)):
+        unknown = sorted(set(case_filter) - set(selected))
     if unknown:
         raise NoCaseMatches(
             f"there is no case {unknown[0]!r}", hint="`codegenie eval digest` names the cases"

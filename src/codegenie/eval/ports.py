@@ -97,6 +97,7 @@ class RubricRun:
     signal: str | None
     timed_out: bool
     leaked_processes: int
+    wall_seconds: float = 0.0
 
 
 class RubricRunner(Protocol):

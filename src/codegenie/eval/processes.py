@@ -24,6 +24,7 @@ from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.limits import LIMITS
 
 _KEEPER_PROGRAM = Path(__file__).with_name("keeper.py")
+_LIMITS_HINT = "see the limits of this machine, or lower --concurrency"
 _KEEPER_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
@@ -64,7 +65,10 @@ class Keeper:
     """The harness's end of one keeper process."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise HarnessFailure(f"cannot make a socket: {error}", hint=_LIMITS_HINT) from None
         try:
             self._process = subprocess.Popen(
                 [real_interpreter(), "-I", "-S", "-B", str(_KEEPER_PROGRAM), json.dumps(dict(settings))],
@@ -77,92 +81,171 @@ class Keeper:
             )
         except OSError as error:
             ours.close()
-            raise HarnessFailure(
-                f"cannot start a process: {error}", hint="see the limits of this machine"
-            ) from None
+            raise HarnessFailure(f"cannot start a process: {error}", hint=_LIMITS_HINT) from None
         finally:
             theirs.close()
         ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._socket = ours
         self._buffer = b""
         self._child: int | None = None
-        self.alive = True
+        self._in_use = True
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked again. One that was ended while it was idle cannot."""
+        return self._in_use and self._process.poll() is None
 
     async def run(self, request: ProcessRequest) -> ProcessEnd:
         """Run one process to the end of its whole tree, also when cancelled."""
+        try:
+            await self._send(request)
+            answer = await self._answer(request.seconds + LIMITS.leak_grace_seconds + 1.0)
+            if answer is None:
+                self._wake()
+                answer = await self._answer(LIMITS.teardown_seconds + 1.0)
+        except asyncio.CancelledError:
+            await self._cancel(request.directory)
+            raise
+        except (_KeeperLost, OSError):
+            answer = None
+        if answer is None:
+            self._give_up(request.directory)
+            return ProcessEnd(lost=True)
+        if "error" in answer:
+            raise HarnessFailure(f"cannot start a process: {answer['error']}", where=request.directory)
+        if not answer["fit"]:
+            self._give_up(request.directory)
+        return _process_end(answer)
+
+    async def _send(self, request: ProcessRequest) -> None:
         message = {
             "argv": request.argv,
             "cwd": request.directory,
             "env": dict(request.environment),
             "seconds": request.seconds,
         }
-        patience = request.seconds + LIMITS.leak_grace_seconds + LIMITS.teardown_seconds
-        try:
-            socket.send_fds(self._socket, [json.dumps(message).encode() + b"\n"], list(request.streams))
-            async with asyncio.timeout(patience + 1.0):
-                answer = await self._answer()
-        except asyncio.CancelledError:
-            await asyncio.shield(asyncio.ensure_future(self._cancel()))
-            raise
-        except (_KeeperLost, TimeoutError, OSError):
-            self._give_up()
-            return ProcessEnd(lost=True)
-        if "error" in answer:
-            raise HarnessFailure(f"cannot start a process: {answer['error']}", where=request.directory)
-        if not answer["ended"]:
-            self._give_up()
-        return _process_end(answer)
+        raw = json.dumps(message).encode() + b"\n"
+        sent = socket.send_fds(self._socket, [raw], list(request.streams))
+        if sent < len(raw):
+            # An environment may be larger than the socket's buffer; the descriptors went with the first part.
+            await asyncio.get_running_loop().sock_sendall(self._socket, raw[sent:])
 
-    async def _answer(self) -> dict[str, Any]:
-        while True:
-            line = await self._line()
-            if "started" in line:
-                self._child = line["started"]
-                continue
-            self._child = None
-            return line
+    async def _answer(self, seconds: float) -> dict[str, Any] | None:
+        """Return the keeper's answer, or None if there is none in time.
 
-    async def _line(self) -> dict[str, Any]:
+        Looks once more when the time is up: our own loop may have been busy for longer than that. Nothing is
+        ever read by a call that can be cancelled, as sock_recv is: what it had read would be lost.
+        """
         loop = asyncio.get_running_loop()
-        while b"\n" not in self._buffer:
-            data = await loop.sock_recv(self._socket, 65_536)
+        deadline = loop.time() + seconds
+        while (answer := self._received()) is None and loop.time() < deadline:
+            ready = loop.create_future()
+            loop.add_reader(self._socket, _set_once, ready)
+            try:
+                await asyncio.wait({ready}, timeout=deadline - loop.time())
+            finally:
+                loop.remove_reader(self._socket)
+                ready.cancel()
+        return answer
+
+    def _received(self) -> dict[str, Any] | None:
+        """Take what the keeper has said so far; return its answer if that is among it."""
+        with contextlib.suppress(BlockingIOError):
+            data = self._socket.recv(65_536)
             if not data:
                 raise _KeeperLost
             self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        while b"\n" in self._buffer:
+            line, _, self._buffer = self._buffer.partition(b"\n")
+            said: dict[str, Any] = json.loads(line)
+            self._child = said.get("started")
+            if self._child is None:
+                return said
+        return None
 
-    async def _cancel(self) -> None:
-        try:
-            self._socket.send(b'{"cancel": true}\n')
-            async with asyncio.timeout(LIMITS.teardown_seconds + 1.0):
-                await self._answer()
-        except (_KeeperLost, TimeoutError, OSError):
-            self._give_up()
+    def _wake(self) -> None:
+        """Undo a SIGSTOP that the child sent its keeper, after ending the child, which would repeat it."""
+        self._end_child()
+        self._process.send_signal(signal.SIGCONT)
 
-    def _give_up(self) -> None:
-        """End a keeper that no longer answers, and as much of its tree as can still be named."""
-        self.alive = False
+    def _end_child(self) -> None:
         if self._child is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._child, signal.SIGKILL)
+
+    async def _cancel(self, directory: str) -> None:
+        answer = None
+        # Cancelled a second time: somebody is in a hurry.
+        with contextlib.suppress(_KeeperLost, OSError, asyncio.CancelledError):
+            answer = self._received()
+            if answer is None:
+                self._socket.send(b'{"cancel": true}\n')
+                self._wake()
+                answer = await self._answer(LIMITS.teardown_seconds + 1.0)
+        if answer is None or not answer.get("fit"):
+            self._give_up(directory)
+
+    def _give_up(self, directory: str) -> None:
+        """End a keeper that no longer answers, and as much of its tree as can still be named."""
+        self._in_use = False
+        self._end_child()
         self._process.kill()
         self._process.wait()
         self._socket.close()
+        _end_strays(directory)
 
-    async def close(self) -> None:
-        """Let the keeper go and reap it."""
-        if not self.alive:
-            return
-        self.alive = False
+    def dismiss(self) -> None:
+        """Tell an idle keeper to leave."""
+        self._in_use = False
+        with contextlib.suppress(OSError):
+            self._socket.send(b'{"leave": true}\n')
         self._socket.close()
+
+    async def left(self) -> None:
+        """Wait two seconds at most for a dismissed keeper to leave."""
         for _ in range(400):
             if self._process.poll() is not None:
                 return
             await asyncio.sleep(0.005)
-        self._process.kill()
-        self._process.wait()
+
+    def reap(self) -> None:
+        """Leave no zombie; a dismissed keeper that is still there is ended."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def _set_once(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _end_strays(directory: str) -> None:
+    """End what still works in `directory`: with the keeper gone, nothing else ties a process to it.
+
+    Linux only, and only what has kept its environment. Who hides from this could as well have ended us:
+    that is beyond the `subprocess` class.
+    """
+    mark = f"TMPDIR={directory}\0".encode()
+    for _ in range(100):
+        strays = [pid for pid in _process_numbers() if mark in _environment_of(pid)]
+        if not strays:
+            return
+        for pid in strays:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _process_numbers() -> Iterator[int]:
+    names = os.listdir("/proc") if sys.platform == "linux" else ()
+    return (int(name) for name in names if name.isdigit())
+
+
+def _environment_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def _process_end(answer: dict[str, Any]) -> ProcessEnd:
@@ -186,28 +269,55 @@ def _signal_name(number: int) -> str:
 class KeeperPool:
     """Keepers with the same limits, made when they are first needed and used again."""
 
-    def __init__(self, directory: Path | None, limits: Mapping[str, int]) -> None:
+    def __init__(
+        self, directory: Path | None, limits: Mapping[str, int], *, renounce_privileges: bool = False
+    ) -> None:
         self._settings = {
             "directory": None if directory is None else str(directory),
             "limits": dict(limits),
+            "renounce_privileges": renounce_privileges,
             "leak_grace_seconds": LIMITS.leak_grace_seconds,
         }
         self._idle: list[Keeper] = []
+        self._closed = False
+
+    def open(self) -> None:
+        """Start the first keeper now: it removes the directory should the harness die before any case."""
+        self._idle.append(Keeper(self._settings))
 
     @asynccontextmanager
     async def borrowed(self) -> AsyncIterator[Keeper]:
         """Lend one keeper; it comes back only if it still lives."""
-        keeper = self._idle.pop() if self._idle else Keeper(self._settings)
+        keeper = self._living() or Keeper(self._settings)
         try:
             yield keeper
         finally:
-            if keeper.alive:
+            if self._closed or not keeper.alive:
+                keeper.dismiss()
+                keeper.reap()
+            else:
                 self._idle.append(keeper)
 
-    async def close(self) -> None:
-        """End every idle keeper."""
+    def _living(self) -> Keeper | None:
         while self._idle:
-            await self._idle.pop().close()
+            keeper = self._idle.pop()
+            if keeper.alive:
+                return keeper
+            keeper.dismiss()
+        return None
+
+    async def close(self) -> None:
+        """End every idle keeper; one that is lent out ends when it comes back."""
+        self._closed = True
+        leaving, self._idle = self._idle, []
+        for keeper in leaving:
+            keeper.dismiss()
+        try:
+            for keeper in leaving:
+                await keeper.left()
+        finally:
+            for keeper in leaving:
+                keeper.reap()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
@@ -27,7 +28,7 @@ from codegenie.eval.ports import Clock, Progress, RubricRunner, SutRunner, Syste
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.snapshot import CaseSnapshots, run_directory
 from codegenie.eval.suts.in_process import InProcessSut
-from codegenie.eval.trial import Stop, TrialParts, cancelled_score, run_trial
+from codegenie.eval.trial import Budget, Stop, TrialParts, cancelled_score, run_trial
 
 
 class SystemClock:
@@ -100,8 +101,11 @@ class Runner:
             system_under_test if isinstance(system_under_test, SutRunner) else InProcessSut(system_under_test)
         )
         started = self._clock.now()
-        with run_directory() as directory:
+        async with AsyncExitStack() as held:
+            directory = held.enter_context(run_directory())
+            held.push_async_callback(sut.close)
             rubrics = rubric_runner(plan.options.isolation, directory)
+            held.push_async_callback(rubrics.close)
             parts = TrialParts(
                 task_class=plan.task_class,
                 store=CaseSnapshots(plan.task_class, directory),
@@ -110,14 +114,11 @@ class Runner:
                 redactor=Redactor(os.environ),
                 clock=self._clock,
                 stop=stop,
+                budget=Budget(plan.options.max_cost_usd, stop),
                 timeout_seconds=plan.options.timeout_seconds,
             )
-            try:
-                await sut.prepare()
-                outcomes = await self._run_trials(plan, parts)
-            finally:
-                await rubrics.close()
-                await sut.close()
+            await stop.unless_agents_stop(sut.prepare())
+            outcomes = await self._run_trials(plan, parts)
         for case, trial in _planned(plan):
             outcomes.setdefault((case.case_id, trial), cancelled_score(stop.reason))
         return build_report(plan, outcomes, _header(plan, sut, rubrics, (started, self._clock.now())))
@@ -130,20 +131,14 @@ class Runner:
 
     async def _run_trials(self, plan: RunPlan, parts: TrialParts) -> dict[TrialKey, TrialScore]:
         outcomes: dict[TrialKey, TrialScore] = {}
-        spent = 0.0
 
         async def work(item: tuple[BenchCase, int]) -> None:
-            nonlocal spent
             if parts.stop.requested:
                 return
             case, trial = item
             score = await run_trial(parts, case, trial)
             outcomes[case.case_id, trial] = score
             self._progress.finished(case.case_id, trial, score)
-            spent += score.cost_usd or 0.0
-            cap = plan.options.max_cost_usd
-            if cap is not None and spent > cap:
-                parts.stop.agents(f"cost cap of {cap:g} USD reached")
 
         await fan_out(_planned(plan), work, plan.options.concurrency)
         return outcomes

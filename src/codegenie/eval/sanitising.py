@@ -4,6 +4,7 @@ Two dangers: a control character that steers a terminal (threats UI-04), and a s
 that was read and written back (ADR-0001). Both are met here and nowhere else.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 from codegenie.eval.limits import LIMITS
@@ -42,37 +43,51 @@ class Redactor:
     """Removes known secret values from free text. Build it before untrusted code runs."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        values = {
-            value.strip()
-            for name, value in environment.items()
-            if name not in HARMLESS_VARIABLES and len(value.strip()) >= LIMITS.secret_characters
-        }
-        # The longest first: a secret that contains another one must not leave its rest behind.
-        self._secrets = sorted(_spellings(values), key=lambda secret: (-len(secret), secret))
-        self._longest = len(self._secrets[0]) if self._secrets else 0
+        values = {value.strip() for name, value in environment.items() if name not in HARMLESS_VARIABLES}
+        secrets = sorted(_spellings(values))
+        # White space as any white space: folding a text to one line may not bring a secret back together.
+        self._secrets = [(re.compile(r"\s+".join(map(re.escape, words))), words[0]) for words in secrets]
+        self._longest = max(map(len, values), default=0) if secrets else 0
 
     def clean(self, text: str) -> str:
         """Replace every secret value in `text`."""
-        for secret in self._secrets:
-            if secret in text:
-                text = text.replace(secret, REDACTED)
-        return text
+        return _covered(text, self._found(text))
 
     def clean_tail(self, text: str) -> str:
         """Clean a text whose beginning was cut off: half a secret may stand where the cut is."""
-        return self.clean(text)[self._longest :] if self._longest else text
+        if not self._longest:
+            return text
+        return _covered(text, [(0, self._longest), *self._found(text)]).removeprefix(REDACTED)
+
+    def _found(self, text: str) -> list[tuple[int, int]]:
+        return [
+            match.span()
+            for pattern, first_word in self._secrets
+            if first_word in text
+            for match in pattern.finditer(text)
+        ]
 
     def detail(self, text: str) -> str:
         """Clean first and shorten after: cutting first could leave half a secret."""
         return one_line(self.clean(text))
 
 
-def _spellings(values: Iterable[str]) -> set[str]:
-    """Add the lines of a value of several lines, and how undecodable bytes look once replaced."""
-    spellings: set[str] = set()
+def _covered(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Replace spans of a text; where two overlap, all that either covers goes."""
+    parts, end = [], 0
+    for start, stop in sorted(spans):
+        if start >= end:
+            parts += [text[end:start], REDACTED]
+        end = max(end, stop)
+    return "".join([*parts, text[end:]])
+
+
+def _spellings(values: Iterable[str]) -> set[tuple[str, ...]]:
+    """Return each value as its words; also its single lines, and how undecodable bytes look once replaced."""
+    spellings = set()
     for value in values:
         replaced = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        lines = [line.strip() for line in value.splitlines()]
-        candidates = (value, replaced, *lines)
-        spellings.update(text for text in candidates if len(text) >= LIMITS.secret_characters)
+        for text in (value, replaced, *value.splitlines()):
+            if len(text.strip()) >= LIMITS.secret_characters and text.strip() not in REDACTED:
+                spellings.add(tuple(text.split()))
     return spellings

@@ -5,7 +5,6 @@ Whoever edits a case after its digest was checked changes the copy's digest, and
 """
 
 import contextlib
-import itertools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ def run_directory() -> Iterator[Path]:
     try:
         yield Path(path)
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with _typed_failure("remove the directory of the run"), contextlib.suppress(FileNotFoundError):
             remove_tree(path)
 
 
@@ -43,8 +42,8 @@ class CaseSnapshots:
         self._cases = f"{task_class.directory}/cases"
         self._rubric = [(file.path, file.content) for file in task_class.rubric]
         self._rubric.append(("codegenie_rubric.py", _HELPER.read_bytes()))
+        self._rubric_directories = sorted({folder for name, _ in self._rubric for folder in _folders(name)})
         self._directory = directory
-        self._numbers = itertools.count()
 
     @contextmanager
     def for_sut(self, case: BenchCase) -> Iterator[Path]:
@@ -58,21 +57,22 @@ class CaseSnapshots:
         """Give a directory that holds the rubric, `input/` and `expected/`."""
         with self._private("rubric") as path:
             self._copy(case, path, ("input/", "expected/"))
-            with _typed_failure():
+            with _typed_failure("write a rubric"):
                 self._write_rubric(path)
             yield Path(path)
 
     def _write_rubric(self, path: str) -> None:
+        for folder in self._rubric_directories:
+            os.mkdir(f"{path}/{folder}", 0o700)
         for name, content in self._rubric:
-            if "/" in name:
-                os.makedirs(os.path.dirname(f"{path}/{name}"), mode=0o700, exist_ok=True)
             write_private(f"{path}/{name}", (content,))
 
     @contextmanager
     def _private(self, kind: str) -> Iterator[str]:
-        # A number, not the case id: the path says nothing to whom it is shown.
-        path = f"{self._directory}/{kind}-{next(self._numbers)}"
-        with _typed_failure():
+        # Not the case id: the path says nothing to whom it is shown. And nothing that could be guessed:
+        # code that runs under our user could make the next directory before we do, and end the run.
+        path = f"{self._directory}/{kind}-{os.urandom(8).hex()}"
+        with _typed_failure("make a private directory"):
             os.mkdir(path, 0o700)
         try:
             yield path
@@ -83,17 +83,23 @@ class CaseSnapshots:
 
     def _copy(self, case: BenchCase, target: str, parts: tuple[str, ...]) -> None:
         hasher = TreeHasher("case.v1")
-        with _typed_failure():
-            for part in parts:
-                os.mkdir(f"{target}/{part}", 0o700)
         try:
-            for found in walk_files(f"{self._cases}/{case.case_id}", LIMITS.case_tree):
-                wanted = found.path.startswith(parts)
-                _copy_file(found, hasher, f"{target}/{found.path}" if wanted else None)
+            with _typed_failure("copy a case"):
+                for part in parts:
+                    os.mkdir(f"{target}/{part}", 0o700)
+                for found in walk_files(f"{self._cases}/{case.case_id}", LIMITS.case_tree):
+                    wanted = found.path.startswith(parts)
+                    _copy_file(found, hasher, f"{target}/{found.path}" if wanted else None)
         except UnsafeTree as unsafe:
             raise BenchCaseDigestMismatch(case.case_id, case.digest, f"(unreadable: {unsafe})") from None
         if hasher.hexdigest() != case.digest:
             raise BenchCaseDigestMismatch(case.case_id, case.digest, hasher.hexdigest())
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Name the directories above a relative path, each of which is to be made."""
+    parts = path.split("/")[:-1]
+    return ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
 
 
 def _copy_file(found: FoundFile, hasher: TreeHasher, target: str | None) -> None:
@@ -103,13 +109,21 @@ def _copy_file(found: FoundFile, hasher: TreeHasher, target: str | None) -> None
         for chunk in found.chunks():
             hasher.content(chunk)
         return
-    with _typed_failure():
-        try:
-            write_private(target, _hashed(found, hasher), executable=found.executable)
-        except FileNotFoundError:
-            # Only the first file of a deeper directory comes here; nothing was read yet.
-            os.makedirs(os.path.dirname(target), mode=0o700)
-            write_private(target, _hashed(found, hasher), executable=found.executable)
+    try:
+        write_private(target, _hashed(found, hasher), executable=found.executable)
+    except FileNotFoundError:
+        # Only the first file of a deeper directory comes here; nothing was read yet.
+        _make_directory(os.path.dirname(target))
+        write_private(target, _hashed(found, hasher), executable=found.executable)
+
+
+def _make_directory(path: str) -> None:
+    """Make a private directory and the missing ones above it, each 0700: `os.makedirs` does the last only."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileNotFoundError:
+        _make_directory(os.path.dirname(path))
+        os.mkdir(path, 0o700)
 
 
 def _hashed(found: FoundFile, hasher: TreeHasher) -> Iterator[bytes]:
@@ -119,10 +133,12 @@ def _hashed(found: FoundFile, hasher: TreeHasher) -> Iterator[bytes]:
 
 
 @contextmanager
-def _typed_failure() -> Iterator[None]:
+def _typed_failure(task: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise HarnessFailure(
-            f"cannot copy a case: {error.strerror}", where=error.filename, hint="check the space below TMPDIR"
+            f"cannot {task}: {error.strerror}",
+            where=None if error.filename is None else str(error.filename),
+            hint="check the space below TMPDIR and how many files may be open",
         ) from None

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from codegenie.eval.models import BenchCase, TaskClass, TrialScore
 from codegenie.eval.ports import CaseStore, Clock, RubricRunner, SutAnswer, SutCase, SutFault, SutRunner
@@ -57,8 +57,39 @@ async def _unless(event: asyncio.Event, work: Awaitable[T]) -> T | None:
         if not task.done():
             task.cancel()
             # Ending a process tree takes a moment; the slot is not free before it is over.
-            await asyncio.wait({task})
+            await all_ended({task})
     return None if task.cancelled() else task.result()
+
+
+async def all_ended(tasks: Collection[asyncio.Future[Any]]) -> None:
+    """Wait until every task has ended, however often the wait is cancelled; raise that afterwards.
+
+    Only for tasks that were cancelled and whose end is bounded: leaving them behind would leave processes.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError as again:
+            cancelled = again
+    if cancelled is not None:
+        raise cancelled
+
+
+class Budget:
+    """What the systems under test have spent so far, counted as soon as they say so."""
+
+    def __init__(self, cap_usd: float | None, stop: Stop) -> None:
+        self._cap = cap_usd
+        self._stop = stop
+        self._spent = 0.0
+
+    def charge(self, cost_usd: float | None) -> None:
+        """Add a cost; at the cap no agent goes on and none is started."""
+        self._spent += cost_usd or 0.0
+        # A cap of 0 is for what costs nothing, and is reached by the first cent.
+        if self._cap is not None and self._spent and self._spent >= self._cap:
+            self._stop.agents(f"cost cap of {self._cap:g} USD reached")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +103,7 @@ class TrialParts:
     redactor: Redactor
     clock: Clock
     stop: Stop
+    budget: Budget
     timeout_seconds: float | None = None
 
 
@@ -86,6 +118,8 @@ async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialScor
     """Ask the system under test, then the rubric, and return what that comes to."""
     started = parts.clock.monotonic()
     answer = await parts.stop.unless_agents_stop(_ask(parts, case, trial))
+    cost_usd = None if answer is None else answer.cost_usd
+    parts.budget.charge(cost_usd)
     if isinstance(answer, SutAnswer):
         judged = await parts.stop.unless_everything_stops(_judge(parts, case, answer.output))
         verdict = judged or failed("sut.cancelled", parts.stop.reason)
@@ -94,7 +128,7 @@ async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialScor
     else:
         verdict = failed("sut.cancelled", parts.stop.reason)
     elapsed = parts.clock.monotonic() - started
-    return _score(verdict, None if answer is None else answer.cost_usd, elapsed)
+    return _score(verdict, cost_usd, elapsed)
 
 
 async def _ask(parts: TrialParts, case: BenchCase, trial: int) -> SutAnswer | SutFault:

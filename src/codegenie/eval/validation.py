@@ -4,6 +4,7 @@ The order of the checks is the contract's: how the child ended, then one JSON do
 then its words against what the bench declared. The first that fails decides; nothing is repaired.
 """
 
+import errno
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -26,6 +27,8 @@ from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor, one_line
 
 _LIMIT_SIGNALS = {"XCPU": "cpu", "XFSZ": "file_size"}
+# Python turns two limits into exceptions, so that they show in the last line of a traceback only.
+_LIMIT_ERRORS = {"MemoryError": "memory", f"OSError: [Errno {errno.EFBIG}]": "file_size"}
 
 
 class _AnsweredFailure(Record):
@@ -80,10 +83,10 @@ def judge(run: RubricRun, task_class: TaskClass, redactor: Redactor) -> Verdict:
     try:
         answer = _Answer.model_validate(decode_json(run.stdout, LIMITS.rubric_stdout_bytes))
     except DecodingRefused as refusal:
-        problem = refusal.message if run.stdout.strip() else "empty"
+        problem = unquoted(refusal) if run.stdout.strip() else "empty"
         return failed("rubric.malformed_output", redactor.detail(f"stdout: {problem}"))
     except ValidationError as error:
-        return failed("rubric.malformed_output", redactor.detail(f"answer: {_first_problem(error)}"))
+        return failed("rubric.malformed_output", f"answer: {_first_problem(error, redactor)}")
     if answer.passed and not answer.score:
         return failed("rubric.malformed_output", "answer: passed with score 0")
     return _weigh(answer, task_class, redactor)
@@ -109,14 +112,24 @@ def _exit_detail(exit_code: int, stderr: bytes, redactor: Redactor) -> str:
     cleaned = redactor.clean_tail(text) if cut else redactor.clean(text)
     lines = [line for line in cleaned.splitlines() if line.strip()]
     last = lines[-1].strip() if lines else ""
-    if last.startswith("MemoryError"):
-        return "resource_limit:memory"
+    limit = next((name for start, name in _LIMIT_ERRORS.items() if last.startswith(start)), None)
+    if limit is not None:
+        return f"resource_limit:{limit}"
     return one_line(f"exit:{exit_code}: {last}") if last else f"exit:{exit_code}"
 
 
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False)[0]
-    place = ".".join(str(part)[:64] for part in problem["loc"])
+def unquoted(refusal: DecodingRefused) -> str:
+    """Say why bytes were refused without the key that was shortened to be quoted.
+
+    Half a secret is no longer recognised as one, so what is shown may only be cut after it was redacted.
+    """
+    what, key, _ = refusal.message.partition(": key ")
+    return f"{what}: a key appears twice" if key else what
+
+
+def _first_problem(error: ValidationError, redactor: Redactor) -> str:
+    problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(redactor.detail(str(part))[:64] for part in problem["loc"])
     return f"{place}: {problem['msg']}"
 
 

@@ -3,6 +3,7 @@
 Commands are imported when they are called, so that `--help` costs click and nothing else.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any
 import click
 
 from codegenie import __version__
-from codegenie.eval.errors import EvalError, SettingsInvalid
+from codegenie.eval.errors import EvalError, HarnessFailure, SettingsInvalid
 from codegenie.eval.sanitising import printable
 
 _COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -26,7 +27,7 @@ _COMMANDS: Mapping[str, str] = MappingProxyType(
     }
 )
 _INTERRUPTED = 130
-_INTERNAL_ERROR = 4
+_NOT_DELIVERED = 4
 
 
 class _LazyGroup(click.Group):
@@ -59,13 +60,16 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    no_args_is_help=False,
+)
 @click.version_option(__version__, prog_name="codegenie")
 def _root() -> None:
     """Decide whether an AI agent may be trusted with a class of work."""
 
 
-@_root.group(name="eval", cls=_LazyGroup)
+@_root.group(name="eval", cls=_LazyGroup, no_args_is_help=False)
 @click.pass_context
 def _evaluate(ctx: click.Context) -> None:
     """Run benches, and keep and judge the evidence."""
@@ -77,17 +81,37 @@ def _evaluate(ctx: click.Context) -> None:
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command; every way out is a number, and no traceback reaches a user."""
     try:
+        code = _run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone (`| head`), which is no news to whoever sent it away.
+        _discard_output()
+        return _NOT_DELIVERED
+    except OSError as error:
+        _discard_output()
+        with contextlib.suppress(OSError):
+            click.echo(f"codegenie: cannot write what was asked for: {error.strerror}", err=True)
+        return _NOT_DELIVERED
+    return code
+
+
+def _discard_output() -> None:
+    """Leave nothing to be written at exit: that would fail once more, and with a traceback."""
+    with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
         result = _root.main(args=list(arguments), prog_name="codegenie", standalone_mode=False)
-        sys.stdout.flush()
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("codegenie: interrupted", err=True)
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone (`| head`); a second complaint at exit would be a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _INTERNAL_ERROR
+        raise
     except Exception as error:  # noqa: BLE001 - the command line's last line
         return _refuse(_typed(error), as_json="--json" in arguments)
     return result if isinstance(result, int) else 0
@@ -98,10 +122,14 @@ def _typed(error: Exception) -> EvalError:
     if isinstance(error, EvalError):
         return error
     if isinstance(error, click.ClickException):
-        usage = error.ctx.get_usage() if isinstance(error, click.UsageError) and error.ctx else None
-        return SettingsInvalid(error.format_message(), hint=usage)
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f"{context.get_usage()}; see `{context.command_path} --help`" if context else None
+        return SettingsInvalid(error.format_message(), hint=hint)
     if os.environ.get("CODEGENIE_DEBUG"):
         raise error
+    if isinstance(error, OSError):
+        where = None if error.filename is None else str(error.filename)
+        return HarnessFailure(f"the system refuses: {error.strerror}", where=where)
     return EvalError(
         f"internal error: {type(error).__name__}: {error}",
         hint="this is a bug of codegenie; set CODEGENIE_DEBUG=1 to see where, and report it",
@@ -117,7 +145,7 @@ def _refuse(error: EvalError, *, as_json: bool) -> int:
                 "type": type(error).__name__,
                 "message": printable(error.message),
                 "where": None if error.where is None else printable(error.where),
-                "hint": error.hint,
+                "hint": None if error.hint is None else printable(" ".join(error.hint.split())),
             },
         }
         click.echo(json.dumps(document, indent=2))

@@ -1,5 +1,6 @@
 """`codegenie eval demo`: the embedded bench, honest runs first, then what is refused. Offline, no key."""
 
+import asyncio
 import json
 import shutil
 import tempfile
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from codegenie.eval.cli.run_command import execute_until_signal
 from codegenie.eval.cli.settings import json_option
 from codegenie.eval.errors import BenchCaseDigestMismatch, HarnessFailure
 from codegenie.eval.models import BenchRunReport
@@ -28,10 +30,13 @@ def embedded_benches() -> Path:
 
 
 def _run(bench_root: Path, spec: str) -> BenchRunReport:
-    import asyncio
-
     plan = Runner().plan(task_class_name=_TASK_CLASS, bench_root=bench_root)
-    return asyncio.run(Runner().execute(plan, system_under_test=open_sut(SutRequest(spec), plan)))
+    sut = open_sut(SutRequest(spec), plan)
+    report, signal_code = asyncio.run(execute_until_signal(plan, sut, quiet=True))
+    if signal_code:
+        click.echo("codegenie: interrupted", err=True)
+        raise click.exceptions.Exit(signal_code)
+    return report
 
 
 def _refused_after_edit(bench_root: Path) -> BenchCaseDigestMismatch:

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from codegenie.eval.models import Severity, TrialScore
 from codegenie.eval.ports import Progress
+from codegenie.eval.reporting.terminal import floor3
 
 _REDRAW_SECONDS = 0.1
 
@@ -30,7 +31,9 @@ class _Counting:
         blocking = [mode.code for mode in score.failure_modes if mode.severity is Severity.BLOCK]
         self._blocked += bool(blocking)
         what = "passed" if score.passed else blocking[0] if blocking else "not passed"
-        self._show(f"{case_id}#{trial}" if trial else case_id, f"{what}, score {score.score:.3f}")
+        # Whoever reads along may go away; that is no reason to end a run.
+        with contextlib.suppress(OSError):
+            self._show(f"{case_id}#{trial}" if trial else case_id, f"{what}, score {floor3(score.score)}")
 
     def _show(self, case: str, what: str) -> None:
         raise RuntimeError(f"nothing shows {case}: {what}")
@@ -74,7 +77,7 @@ class _Quiet(_Counting):
 def progress_for(total: int, *, quiet: bool) -> Iterator[Progress]:
     """Choose by what stderr is: live on a terminal that can rewrite a line, plain lines otherwise."""
     stream = sys.stderr
-    live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    live = stream.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
     shown: _Counting = (
         _Quiet(total, stream) if quiet else (LiveProgress if live else LineProgress)(total, stream)
     )

@@ -94,7 +94,7 @@ def command(
         case_filter=any_of(globs),
         options=options,
     )
-    report, signal_code = asyncio.run(_execute(plan, open_sut(request, plan), quiet=quiet))
+    report, signal_code = asyncio.run(execute_until_signal(plan, open_sut(request, plan), quiet=quiet))
     if as_json:
         document = {"report": report.model_dump(mode="json"), "chain_head": None, "verdict": None}
         click.echo(json.dumps({"schema": "codegenie.eval.run/1", **document}, indent=2))
@@ -116,8 +116,8 @@ def _options(**given: object) -> RunOptions:
         raise SettingsInvalid(f"--{flag}: {problem['msg']}") from None
 
 
-async def _execute(plan: RunPlan, sut: SutRunner, *, quiet: bool) -> tuple[BenchRunReport, int]:
-    """Run the plan; a signal ends it in seconds, with everything finished kept."""
+async def execute_until_signal(plan: RunPlan, sut: SutRunner, *, quiet: bool) -> tuple[BenchRunReport, int]:
+    """Run the plan; a signal ends it in seconds, with everything finished kept, and is the second value."""
     stop = Stop()
     loop = asyncio.get_running_loop()
     received: list[int] = []

@@ -4,8 +4,9 @@ A flag wins over the environment (`CODEGENIE_EVAL_*`), that over the file. Thres
 they live in the policy file.
 """
 
+import os
+import stat
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -14,8 +15,14 @@ from codegenie.eval.errors import SettingsInvalid
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_FILE = "pyproject.toml"
+# More than any project has. The file may be that of a repository which nobody here has read, and a key
+# with many dots is slow to read: 256 lines of 512 dots take a second, one line of 100,000 takes minutes.
+_FILE_BYTES = 256 * 1024
+_DOTS_PER_LINE = 512
 _KINDS: dict[str, tuple[type, ...]] = {
     "bench_root": (str, list),
+    "out": (str,),
     "concurrency": (int,),
     "isolation": (str,),
     "timeout": (int, float),
@@ -25,36 +32,65 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 def file_settings() -> dict[str, Any]:
     """Return the settings table of ./pyproject.toml; empty where there is none."""
-    try:
-        raw = Path("pyproject.toml").read_bytes()
-    except FileNotFoundError:
+    raw = _read_file()
+    if raw is None or b"codegenie" not in raw:
         return {}
-    except OSError as error:
-        raise SettingsInvalid(f"cannot read pyproject.toml: {error.strerror}") from None
-    if b"codegenie" not in raw:
-        return {}
+    table: Any = _parsed(raw)
+    for name in ("tool", "codegenie", "eval"):
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            raise SettingsInvalid(f"{name!r} of [tool.codegenie.eval] is not a table", where=_FILE)
+    for name, value in table.items():
+        _check_setting(name, value)
+    # An option that may be repeated takes a list, also of one.
+    root = table.get("bench_root")
+    return {**table, "bench_root": [root]} if isinstance(root, str) else dict(table)
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    """Read the whole file; what other tools keep in it is not ours to judge, so nothing else is checked."""
     import tomllib
 
+    if any(line.count(b".") > _DOTS_PER_LINE for line in raw.split(b"\n")):
+        raise SettingsInvalid(f"{_FILE}: a line has more than {_DOTS_PER_LINE} dots", where=_FILE)
     try:
-        table: Any = tomllib.loads(raw.decode())
+        return tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as error:
-        raise SettingsInvalid(f"pyproject.toml is not TOML: {error}", where="pyproject.toml") from None
-    for name in ("tool", "codegenie", "eval"):
-        table = table.get(name, {}) if isinstance(table, dict) else {}
-    if not isinstance(table, dict):
-        raise SettingsInvalid("[tool.codegenie.eval] is not a table", where="pyproject.toml")
-    for name, value in table.items():
-        if name not in _KINDS:
-            raise SettingsInvalid(
-                f"[tool.codegenie.eval] has no setting {name!r}",
-                where="pyproject.toml",
-                hint=f"the settings are {', '.join(_KINDS)}",
-            )
-        if isinstance(value, bool) or not isinstance(value, _KINDS[name]):
-            raise SettingsInvalid(
-                f"[tool.codegenie.eval] {name} has a value of the wrong kind", where="pyproject.toml"
-            )
-    return table
+        raise SettingsInvalid(f"{_FILE} is not TOML: {error}", where=_FILE) from None
+
+
+def _read_file() -> bytes | None:
+    try:
+        # O_NONBLOCK: a pipe of this name must not keep us waiting for a writer.
+        descriptor = os.open(_FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsInvalid(f"cannot read {_FILE}: {error.strerror}", where=_FILE) from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _FILE_BYTES:
+            raise SettingsInvalid(f"{_FILE} is no regular file of at most {_FILE_BYTES} bytes", where=_FILE)
+        return os.read(descriptor, _FILE_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _check_setting(name: str, value: object) -> None:
+    if name not in _KINDS:
+        raise SettingsInvalid(
+            f"[tool.codegenie.eval] has no setting {ascii(name)[:80]}",
+            where=_FILE,
+            hint=f"the settings are {', '.join(_KINDS)}",
+        )
+    words = value if isinstance(value, list) else ["unused"]
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, _KINDS[name])
+        or not words
+        or not all(isinstance(word, str) for word in words)
+    ):
+        raise SettingsInvalid(f"[tool.codegenie.eval] {name} has a value of the wrong kind", where=_FILE)
 
 
 def json_option(function: F) -> F:
@@ -62,11 +98,18 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(function)
 
 
+class _Directory(click.types.StringParamType):
+    """A path, taken as it is: the loader judges it. Several in a variable are split like PATH."""
+
+    envvar_list_splitter = os.pathsep
+
+
 def bench_root_option(function: F) -> F:
     """Add --bench-root, which may be given more than once."""
     return click.option(
         "--bench-root",
         "bench_root",
+        type=_Directory(),
         multiple=True,
         default=["bench"],
         show_default="bench",

@@ -20,12 +20,13 @@ _ARGV = ("-s", "-S", "-B", "rubric.py")
 
 
 class SubprocessRubrics:
-    """Runs rubrics as plain children: scrubbed environment, private directory, own session, rlimits."""
+    """Runs rubrics as plain children: scrubbed environment, private directory, own session, limits."""
 
     isolation_class: IsolationClass = "subprocess"
 
     def __init__(self, run_directory: Path) -> None:
-        self._keepers = KeeperPool(run_directory, rubric_limits())
+        self._keepers = KeeperPool(run_directory, rubric_limits(), renounce_privileges=True)
+        self._keepers.open()
         self._argv = (real_interpreter(), *_ARGV)
 
     async def run(self, directory: Path, request: bytes, seconds: float) -> RubricRun:
@@ -51,6 +52,7 @@ class SubprocessRubrics:
             signal=end.signal,
             timed_out=end.timed_out,
             leaked_processes=end.leaked,
+            wall_seconds=end.wall_seconds,
         )
 
     async def close(self) -> None:

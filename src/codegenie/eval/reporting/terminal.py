@@ -3,12 +3,14 @@
 Everything that is shown was made printable when it was stored; ids are plain ASCII by contract.
 """
 
-import math
 from collections.abc import Iterator
+from decimal import ROUND_FLOOR, Decimal
 
 from codegenie.eval.models import BenchRunReport, BenchScore, Severity
 
 _SHOWN = 20
+_REASONS = 3
+_THOUSANDTH = Decimal("0.001")
 
 
 def render_report(report: BenchRunReport) -> list[str]:
@@ -59,7 +61,9 @@ def _section(title: str, cases: list[tuple[str, BenchScore]]) -> Iterator[str]:
 
 def _reasons(score: BenchScore) -> str:
     ordered = sorted(score.failure_modes, key=lambda mode: mode.severity is not Severity.BLOCK)
-    return "; ".join(f"{mode.code} ({mode.detail})" if mode.detail else mode.code for mode in ordered[:3])
+    reasons = [f"{mode.code} ({mode.detail})" if mode.detail else mode.code for mode in ordered[:_REASONS]]
+    hidden = len(ordered) - _REASONS
+    return "; ".join(reasons) + (f"; and {hidden} more" if hidden > 0 else "")
 
 
 def _blocking(score: BenchScore) -> bool:
@@ -68,4 +72,5 @@ def _blocking(score: BenchScore) -> bool:
 
 def floor3(value: float) -> str:
     """Show three decimals, rounded down: a bound is never shown higher than it is."""
-    return f"{math.floor(value * 1000 + 1e-9) / 1000:.3f}"
+    # By its decimal digits: 0.57 * 1000 is less than 570.
+    return str(Decimal(repr(value)).quantize(_THOUSANDTH, ROUND_FLOOR))

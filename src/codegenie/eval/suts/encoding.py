@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.ports import SutResult
 
 
@@ -19,16 +20,33 @@ def encode_result(result: object) -> bytes:
         "cost_usd": wrapped.cost_usd,
         "usage": None if wrapped.usage is None else dict(wrapped.usage),
     }
-    return json.dumps(document, allow_nan=False, ensure_ascii=False, default=_refuse).encode()
+    _check_keys(document, LIMITS.nesting)
+    raw = json.dumps(document, allow_nan=False, ensure_ascii=False, default=_refuse).encode()
+    if len(raw) > LIMITS.sut_output_bytes:
+        raise ValueError(
+            f"returned {len(raw)} bytes of JSON, more than the {LIMITS.sut_output_bytes} allowed"
+        )
+    return raw
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise TypeError(f"returned {type(value).__name__}, not a mapping")
-    for key in value:
-        if not isinstance(key, str):
-            raise TypeError(f"returned a mapping with the key {key!r}, not a string")
     return value
+
+
+def _check_keys(value: object, levels: int) -> None:
+    """Refuse keys that json would turn into strings by itself: 1 and "1" are two keys only before that."""
+    if not levels:
+        raise ValueError(f"returned a value that is nested more than {LIMITS.nesting} levels deep")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"returned a mapping with the key {key!r}, not a string")
+            _check_keys(inner, levels - 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_keys(inner, levels - 1)
 
 
 def _refuse(value: object) -> object:

@@ -9,13 +9,27 @@ import asyncio
 import contextlib
 import inspect
 import threading
+import time
+import traceback
 from concurrent.futures import Future
+from dataclasses import dataclass
 from queue import SimpleQueue
 
+from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SystemUnderTest
+from codegenie.eval.sanitising import one_line
 from codegenie.eval.suts.encoding import encode_result
 from codegenie.eval.suts.results import read_result
+
+
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    """What a call came to: encoded bytes or the text of an error, and when. No foreign object."""
+
+    result: bytes
+    error: str | None
+    at: float
 
 
 class _CallThread:
@@ -23,19 +37,24 @@ class _CallThread:
 
     def __init__(self, system: SystemUnderTest) -> None:
         self._system = system
-        self._calls: SimpleQueue[tuple[SutCase, Future[bytes]] | None] = SimpleQueue()
+        self._calls: SimpleQueue[tuple[SutCase, Future[_Returned]] | None] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[bytes] | None = None
-        threading.Thread(target=self._serve, name="codegenie-sut", daemon=True).start()
+        self._abandoned = False
+        try:
+            threading.Thread(target=self._serve, name="codegenie-sut", daemon=True).start()
+        except RuntimeError as error:
+            raise HarnessFailure(f"cannot start a thread: {error}", hint="lower --concurrency") from None
 
-    def call(self, case: SutCase) -> Future[bytes]:
-        """Start a call; the future holds the encoded result or whatever was raised."""
-        future: Future[bytes] = Future()
+    def call(self, case: SutCase) -> Future[_Returned]:
+        """Start a call."""
+        future: Future[_Returned] = Future()
         self._calls.put((case, future))
         return future
 
     def abandon(self) -> None:
         """Ask the call to stop, and let the thread end when it does, if it ever does."""
+        self._abandoned = True
         self._calls.put(None)
         loop, task = self._loop, self._task
         if loop is not None and task is not None:
@@ -45,10 +64,18 @@ class _CallThread:
     def _serve(self) -> None:
         while (item := self._calls.get()) is not None:
             case, future = item
-            try:
-                future.set_result(self._call_once(case))
-            except BaseException as error:  # noqa: BLE001 - SystemExit of foreign code ends a case, not us
-                future.set_exception(error)
+            # False: it was given up before it began. From here on it can only be left alone.
+            if future.set_running_or_notify_cancel():
+                future.set_result(self._outcome(case))
+
+    def _outcome(self, case: SutCase) -> _Returned:
+        result, problem = b"", None
+        try:
+            result = self._call_once(case)
+        except BaseException as error:  # noqa: BLE001 - SystemExit of foreign code ends a case, not us
+            # Its text is made here and by the standard library: `__str__` is foreign code as well.
+            problem = "".join(traceback.format_exception_only(error))
+        return _Returned(result, problem, time.monotonic())
 
     def _call_once(self, case: SutCase) -> bytes:
         # A loop for each call: nothing that one case left running is there for the next.
@@ -58,6 +85,8 @@ class _CallThread:
 
     async def _answer(self, case: SutCase) -> bytes:
         self._task = asyncio.current_task()
+        if self._abandoned:  # in the moment before there was a task to cancel
+            raise asyncio.CancelledError
         returned: object = self._system(case)
         return encode_result(await returned if inspect.isawaitable(returned) else returned)
 
@@ -70,7 +99,7 @@ class InProcessSut:
 
     def __init__(self, system: SystemUnderTest) -> None:
         kind = system if inspect.isroutine(system) else type(system)
-        self.identity = SutIdentity(spec=f"in-process:{kind.__module__}.{kind.__qualname__}")
+        self.identity = SutIdentity(spec=one_line(f"in-process:{kind.__module__}.{kind.__qualname__}"))
         self._system = system
         self._idle: list[_CallThread] = []
 
@@ -80,28 +109,26 @@ class InProcessSut:
     async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
         """Return the object's output, or a fault for whatever it did instead."""
         thread = self._idle.pop() if self._idle else _CallThread(self._system)
+        deadline = time.monotonic() + seconds
         call = asyncio.wrap_future(thread.call(case))
+        returned: _Returned | None = None
         try:
-            done, _ = await asyncio.wait({call}, timeout=seconds)
-        except asyncio.CancelledError:
-            thread.abandon()
-            raise
-        if not done:
-            thread.abandon()
+            await asyncio.wait({call}, timeout=seconds)
+            returned = call.result() if call.done() else None
+        finally:
+            if returned is None:
+                call.cancel()
+                thread.abandon()
+            else:
+                self._idle.append(thread)
+        # By its own clock: our loop may have been busy when the deadline passed.
+        if returned is None or returned.at > deadline:
             return SutFault("sut.timeout", f"no result within {seconds:g} s")
-        self._idle.append(thread)
-        return _read(call)
+        if returned.error is not None:
+            return SutFault("sut.exception", returned.error)
+        return read_result(returned.result)
 
     async def close(self) -> None:
         """Let the idle threads end."""
         while self._idle:
             self._idle.pop().abandon()
-
-
-def _read(call: "asyncio.Future[bytes]") -> SutAnswer | SutFault:
-    if call.cancelled():
-        return SutFault("sut.exception", "CancelledError")
-    error = call.exception()
-    if error is not None:
-        return SutFault("sut.exception", f"{type(error).__name__}: {error}")
-    return read_result(call.result())

@@ -102,7 +102,9 @@ class PythonSut:
             return SutFault("sut.timeout", f"no result within {seconds:g} s")
         if end.exit_code == 0:
             return read_result(result)
-        how = f"signal:{end.signal}" if end.signal else f"exit:{end.exit_code}"
+        how = "supervisor_killed" if end.lost else f"exit:{end.exit_code}"
+        if end.signal:
+            how = f"signal:{end.signal}"
         last = self._last_line(log)
         return SutFault("sut.exception", f"{how}: {last}" if last else how)
 

@@ -66,4 +66,6 @@ if __name__ == "__main__":
         _leave(main())
     except SystemExit as leaving:
         # The system under test called exit itself. Whatever the number, there is no result.
-        _leave(leaving.code if isinstance(leaving.code, int) else 1)
+        if not isinstance(leaving.code, int | None):
+            sys.stderr.write(f"{leaving.code}\n")
+        _leave(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))

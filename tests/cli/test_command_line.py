@@ -1,0 +1,183 @@
+"""The edges of the command line: settings, broken pipes, full disks, and what is not ours."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from codegenie import __version__
+from codegenie.eval import cli
+from codegenie.eval.cli import list_command, run_command_line
+from codegenie.eval.errors import BenchCaseLoadError
+from tests.stub_bench import NAME, copy_stub
+
+Capture = pytest.CaptureFixture[str]
+COMMAND = (sys.executable, "-m", "codegenie")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    copy_stub(tmp_path / "bench")
+    return tmp_path
+
+
+def listed(capsys: Capture, *arguments: str) -> list[str]:
+    assert run_command_line(["eval", "list", *arguments, "--json"]) == 0
+    return [entry["name"] for entry in json.loads(capsys.readouterr().out)["task_classes"]]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["-h"], ["eval", "--help"], ["eval", "list", "-h"], ["--version"]]
+)
+def test_help_and_version_are_printed_and_end_well(arguments: list[str], here: Path, capsys: Capture) -> None:
+    assert here.is_dir()
+    assert run_command_line(arguments) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "Usage: codegenie" in said.out or __version__ in said.out
+
+
+@pytest.mark.parametrize("arguments", [[], ["eval"]])
+def test_no_command_at_all_is_a_usage_error_that_names_the_help(
+    arguments: list[str], capsys: Capture
+) -> None:
+    assert run_command_line(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("codegenie: Missing command.\n")
+    assert "--help`" in said.err
+
+
+def test_every_command_of_the_help_can_be_loaded_and_says_what_the_help_says(
+    here: Path, capsys: Capture
+) -> None:
+    assert here.is_dir()
+    assert run_command_line(["eval", "--help"]) == 0
+    overview = capsys.readouterr().out
+    for name in ("run", "digest", "list", "demo"):
+        assert f"  {name} " in overview
+        assert run_command_line(["eval", name, "--help"]) == 0
+        assert "--json" in capsys.readouterr().out
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    for name in ("default", "file", "variable", "flag"):
+        (here / ("bench" if name == "default" else name) / f"from-{name}").mkdir(parents=True)
+    assert listed(capsys) == ["from-default", NAME]
+    (here / "pyproject.toml").write_text('[tool.codegenie.eval]\nbench_root = "file"\n', encoding="utf-8")
+    assert listed(capsys) == ["from-file"]
+    monkeypatch.setenv("CODEGENIE_EVAL_BENCH_ROOT", "variable")
+    assert listed(capsys) == ["from-variable"]
+    assert listed(capsys, "--bench-root", "flag") == ["from-flag"]
+
+
+def test_several_roots_are_taken_from_file_and_environment(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (here / "with space" / "second").mkdir(parents=True)
+    (here / "pyproject.toml").write_text(
+        '[tool.other]\nlimit = inf\n[tool.codegenie.eval]\nbench_root = ["bench", "with space"]\n',
+        encoding="utf-8",
+    )
+    assert listed(capsys) == ["second", NAME]
+    monkeypatch.setenv("CODEGENIE_EVAL_BENCH_ROOT", f"with space{os.pathsep}bench")
+    assert listed(capsys) == ["second", NAME]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[tool.other]\nx = 1\n", "[tool.codegenie]\n", "not TOML, and not ours"]
+)
+def test_a_project_file_without_our_table_changes_nothing(here: Path, content: str, capsys: Capture) -> None:
+    (here / "pyproject.toml").write_text(content, encoding="utf-8")
+    assert listed(capsys) == [NAME]
+
+
+def test_settings_reach_the_run(here: Path, capsys: Capture) -> None:
+    settings = (
+        '[tool.codegenie.eval]\nconcurrency = 1\ntimeout = 9\nmax_cost_usd = 0.5\nisolation = "subprocess"\n'
+    )
+    (here / "pyproject.toml").write_text(settings + 'out = "records"\n', encoding="utf-8")
+    assert run_command_line(["eval", "run", NAME, "--sut", "null", "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["report"]["complete"]
+    (here / "pyproject.toml").write_text(settings.replace("timeout = 9", "timeout = 0"), encoding="utf-8")
+    assert run_command_line(["eval", "run", NAME, "--sut", "null"]) == 2
+    assert "--timeout" in capsys.readouterr().err
+
+
+def broken(error: BaseException) -> click.Command:
+    """Return a command with a bug."""
+
+    def fail(**_options: object) -> None:
+        raise error
+
+    return click.Command("list", callback=fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (ZeroDivisionError("a \x1b[2J bug"), 4, "internal error: ZeroDivisionError: a \ufffd[2J bug"),
+        (RecursionError(), 4, "internal error: RecursionError"),
+        (MemoryError(), 4, "internal error: MemoryError"),
+        (PermissionError(13, "Permission denied", "x\ny"), 4, "the system refuses: Permission denied"),
+        (BenchCaseLoadError("two\nlines \x9b", where="a\x1bb"), 2, "two lines \ufffd"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (click.Abort(), 130, "interrupted"),
+    ],
+)
+def test_whatever_a_command_raises_ends_in_a_number_and_no_traceback(
+    error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(list_command, "command", broken(error))
+    assert run_command_line(["eval", "list"]) == code
+    # click moves to a new line after ^C.
+    lines = capsys.readouterr().err.strip("\n").split("\n")
+    assert lines[0].startswith(f"codegenie: {says}")
+    assert len(lines) <= 3
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_bug_shows_where_it_is_to_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_command, "command", broken(ZeroDivisionError("here")))
+    monkeypatch.setenv("CODEGENIE_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError, match="here"):
+        run_command_line(["eval", "list"])
+
+
+def test_every_command_of_the_group_is_known_to_the_help() -> None:
+    modules = {path.stem for path in Path(cli.__file__).parent.glob("*_command.py")}
+    assert modules == {f"{name}_command" for name in ("run", "digest", "list", "demo")}
+
+
+SHELL_ENDINGS = {
+    "a reader that has gone": ("{command} eval list --json | true", 0, ""),
+    "a reader that has gone before a refusal": ("{command} eval list --json --bench-root gone | true", 0, ""),
+    "a full disk": ("{command} eval list > /dev/full", 4, "No space left on device"),
+    "a full disk before a refusal": (
+        "{command} eval list --json --bench-root gone > /dev/full",
+        4,
+        "No space left",
+    ),
+    "a closed stdout": ("{command} eval list >&-", 0, ""),
+    "a closed stderr": ("{command} eval list --bench-root gone 2>&-", 2, ""),
+    "a full disk for the refusal": ("{command} eval list --bench-root gone 2>/dev/full", 4, ""),
+    "ASCII only": ("PYTHONIOENCODING=ascii {command} eval list", 0, ""),
+}
+
+
+@pytest.mark.parametrize(("line", "code", "says"), SHELL_ENDINGS.values(), ids=SHELL_ENDINGS)
+def test_no_end_of_a_stream_is_a_traceback(here: Path, line: str, code: int, says: str) -> None:
+    (here / "bench" / "n\u00e9").mkdir()
+    script = line.format(command=" ".join(COMMAND))
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, cwd=here)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr

@@ -1,0 +1,113 @@
+"""`codegenie eval list` and `codegenie eval digest`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from codegenie.eval.cli import run_command_line
+from tests.stub_bench import CASE, CASES, NAME, appended, case_of, copy_stub, in_place_of, removed
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return copy_stub(tmp_path / "bench")
+
+
+def asked(capsys: Capture, *arguments: str) -> tuple[int, dict[str, object]]:
+    code = run_command_line(["eval", *arguments, "--json"])
+    document: dict[str, object] = json.loads(capsys.readouterr().out)
+    return code, document
+
+
+def said(capsys: Capture, *arguments: str) -> tuple[int, list[str]]:
+    code = run_command_line(["eval", *arguments])
+    return code, capsys.readouterr().out.splitlines()
+
+
+def test_classes_are_listed_with_their_cases_and_minimums(bench: Path, capsys: Capture) -> None:
+    assert bench.is_dir()
+    entry = {"name": NAME, "cases": 3, "tiers": {"bronze": 3}, "problem": None}
+    assert asked(capsys, "list") == (0, {"schema": "codegenie.eval.list/1", "task_classes": [entry]})
+    assert said(capsys, "list") == (0, [f"{NAME}  3 cases; minimum bronze 3"])
+
+
+def test_a_class_that_does_not_load_is_listed_with_its_problem_beside_the_others(
+    bench: Path, capsys: Capture
+) -> None:
+    broken = copy_stub(bench.parent, "a-broken-class")
+    appended("registration.py", "import os\n")(broken)
+    (bench.parent / "b\x1b[2Jad").mkdir()
+    locked = copy_stub(bench.parent, "c-without-cases")
+    in_place_of("cases", lambda path: path.touch())(locked)
+
+    code, lines = said(capsys, "list")
+
+    assert code == 0
+    assert len(lines) == 4
+    assert all(line.isprintable() for line in lines)
+    assert lines[0].startswith("a-broken-class  RegistrationInvalid: holds a Import statement")
+    assert lines[1].startswith("b\ufffd[2Jad  TaskClassNotFound")
+    assert lines[2].startswith("c-without-cases  BenchInvalid")
+    assert lines[3] == f"{NAME}  3 cases; minimum bronze 3"
+
+
+def test_a_class_in_two_roots_is_listed_once_with_its_problem(bench: Path, capsys: Capture) -> None:
+    copy_stub(bench.parents[1] / "more")
+    code, lines = said(capsys, "list", "--bench-root", "bench", "--bench-root", "more")
+    assert code == 0
+    assert len(lines) == 1
+    assert "TaskClassAlreadyRegistered" in lines[0]
+
+
+def test_a_root_without_classes_is_no_error(tmp_path: Path, capsys: Capture) -> None:
+    assert said(capsys, "list", "--bench-root", str(tmp_path)) == (0, ["no task class"])
+
+
+def test_current_digests_are_current(bench: Path, capsys: Capture) -> None:
+    assert bench.is_dir()
+    code, document = asked(capsys, "digest", NAME)
+    cases = document["cases"]
+    assert isinstance(cases, list)
+    assert code == 0
+    assert document["schema"] == "codegenie.eval.digest/1"
+    assert document["written"] is False
+    assert [entry["case_id"] for entry in cases] == list(CASES)
+    assert all(entry["status"] == "current" and entry["expected"] == entry["computed"] for entry in cases)
+    assert said(capsys, "digest", NAME) == (0, ["3 current"])
+
+
+def test_a_stale_digest_is_exit_3_and_a_missing_or_extra_one_exit_2(bench: Path, capsys: Capture) -> None:
+    appended("cases/digests.yaml", f"gone: blake3:{'0' * 64}\n")(bench)
+    code, lines = said(capsys, "digest", NAME)
+    assert (code, lines[:2]) == (2, ["extra    gone", "3 current, 1 extra"])
+    removed("cases/off_by_one")(bench)
+    code, lines = said(capsys, "digest", NAME)
+    assert (code, lines[:2]) == (2, ["extra    gone", "extra    off_by_one"])
+    appended(f"cases/{CASE}/case.toml", "# changed\n")(bench)
+    code, lines = said(capsys, "digest", NAME)
+    assert (code, lines[0]) == (3, f"stale    {CASE}")
+    assert lines[-1] == "look at what changed; if it was meant, run this again with --write"
+
+
+def test_digests_are_written_and_then_current(bench: Path, capsys: Capture) -> None:
+    (case_of(bench) / "input/more.txt").touch()
+    removed("cases/digests.yaml")(bench)
+    code, document = asked(capsys, "digest", NAME, "--write")
+    assert (code, document["written"]) == (0, True)
+    assert said(capsys, "digest", NAME) == (0, ["3 current"])
+    appended(f"cases/{CASE}/case.toml", "# changed\n")(bench)
+    code, lines = said(capsys, "digest", NAME, "--write")
+    assert (code, lines[-1]) == (0, "2 current, 1 stale; cases/digests.yaml is written")
+    assert said(capsys, "digest", NAME) == (0, ["3 current"])
+
+
+def test_an_entry_cannot_steer_the_terminal(bench: Path, capsys: Capture) -> None:
+    appended("cases/digests.yaml", f'"\\e[2J\\u202e": blake3:{"0" * 64}\n')(bench)
+    code, lines = said(capsys, "digest", NAME)
+    assert code == 2
+    assert lines[0] == r"extra    \x1b[2J\u202e"
+    assert all(line.isprintable() for line in lines)

@@ -1,0 +1,75 @@
+"""Which cases are run, and what a plan says of that."""
+
+import pytest
+
+from codegenie.eval.errors import NoCaseMatches
+from codegenie.eval.loader import load_cases, load_task_class
+from codegenie.eval.models import RunOptions, Selection
+from codegenie.eval.planning import (
+    CaseFilter,
+    any_of,
+    build_plan,
+    case_set_digest,
+    check_filter,
+    describe_filter,
+    wanted_cases,
+)
+from tests.stub_bench import CASES, FIXTURE, NAME
+
+TASK_CLASS = load_task_class(NAME, bench_root=FIXTURE.parent)
+LOADED, AVAILABLE = load_cases(TASK_CLASS, lambda _case_id: True)
+ALL = Selection(kind="all", available_cases=AVAILABLE)
+
+
+@pytest.mark.parametrize(
+    ("case_filter", "wanted", "described"),
+    [
+        (None, set(CASES), None),
+        ("*", set(CASES), "*"),
+        ("adds_up", {"adds_up"}, "adds_up"),
+        ("*_[bu]*", {"adds_up", "off_by_one"}, "*_[bu]*"),
+        ("ADDS_UP", set(), "ADDS_UP"),
+        ("", set(), ""),
+        (["off_by_one", "adds_up"], {"adds_up", "off_by_one"}, "adds_up,off_by_one"),
+        ({"adds_up"}, {"adds_up"}, "adds_up"),
+        ((), set(), ""),
+        (lambda case_id: case_id.startswith("o"), {"off_by_one"}, "predicate"),
+        (any_of([]), set(CASES), None),
+        (any_of(["adds_*"]), {"adds_up"}, "adds_*"),
+        (any_of(["adds_*", "off*"]), {"adds_up", "off_by_one"}, "adds_*,off*"),
+    ],
+)
+def test_a_filter_wants_what_it_says(
+    case_filter: CaseFilter, wanted: set[str], described: str | None
+) -> None:
+    assert set(filter(wanted_cases(case_filter), CASES)) == wanted
+    assert describe_filter(case_filter) == described
+
+
+@pytest.mark.parametrize("case_filter", [["adds_up", "gone"], any_of(["adds_up", "gone*"])])
+def test_a_name_that_finds_nothing_does_not_shrink_a_run_silently(case_filter: CaseFilter) -> None:
+    with pytest.raises(NoCaseMatches, match="there is no case 'gone"):
+        check_filter(case_filter, ["adds_up"])
+
+
+@pytest.mark.parametrize(
+    "case_filter", [None, "gone*", ["adds_up"], any_of(["adds_up", "a*"]), lambda _case: False]
+)
+def test_other_filters_are_left_to_the_plan(case_filter: CaseFilter) -> None:
+    check_filter(case_filter, ["adds_up"])
+
+
+def test_a_plan_is_ordered_by_id_and_its_digest_does_not_depend_on_the_order() -> None:
+    forwards = build_plan(TASK_CLASS, LOADED, ALL)
+    backwards = build_plan(TASK_CLASS, LOADED[::-1], ALL, RunOptions(trials=2))
+    assert [case.case_id for case in backwards.cases] == sorted(CASES)
+    assert backwards.case_set_digest == forwards.case_set_digest == case_set_digest(LOADED)
+    assert (forwards.options.trials, backwards.options.trials) == (1, 2)
+    assert case_set_digest(LOADED[:2]) != case_set_digest(LOADED)
+
+
+def test_a_plan_without_a_case_is_refused_and_says_what_there_is() -> None:
+    selection = Selection(kind="partial", case_filter="gone", available_cases=3)
+    with pytest.raises(NoCaseMatches, match="no case of 'stub-task-class' matches 'gone'") as caught:
+        build_plan(TASK_CLASS, (), selection)
+    assert "has 3 cases" in (caught.value.hint or "")
