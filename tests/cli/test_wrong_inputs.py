@@ -125,7 +125,7 @@ def test_a_real_process_refuses_as_well(row: Refusal, bench: Path) -> None:
     [
         "--trials 2 --concurrency 256 --timeout 0.5 --max-cost-usd 0 --isolation subprocess",
         "--sut oracle --cases adds_* --cases off_by_one",
-        "--sut python:agent:answer --sut-version 1.0 --sut-env HOME",
+        "--sut python:agent:answer --sut-version 1.0 --sut-env PATH",
         "--bench-root ./bench",
     ],
 )

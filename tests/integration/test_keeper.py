@@ -82,6 +82,20 @@ def test_a_reaper_finds_it_in_another_session_too(tmp_path: Path, change: Change
         assert keeper.ask(LEAK.format("os.setsid()"), tmp_path)["leaked"] == 1
 
 
+def test_who_ignores_every_signal_that_can_be_ignored_is_ended_all_the_same(tmp_path: Path) -> None:
+    source = (
+        "import os, signal, time\n"
+        "for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:\n"
+        "    signal.signal(number, signal.SIG_IGN)\n"
+        "os.fork()\n"
+        "time.sleep(30)\n"
+    )
+    with forked_keeper({}) as keeper:
+        answer = keeper.ask(source, tmp_path, seconds=0.5)
+
+    assert (answer["timed_out"], answer["fit"]) == (True, True)
+
+
 def test_a_helper_that_ends_by_itself_is_no_leak(tmp_path: Path) -> None:
     with forked_keeper({}) as keeper:
         assert keeper.ask("import os, time\nif os.fork() == 0: time.sleep(0.05)", tmp_path)["leaked"] == 0

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from codegenie.eval.aggregation import build_report
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.models import LARGEST_COST_USD, FailureMode, Severity, TrialScore
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import FailureMode, Severity, TrialScore
 from tests.unit.test_aggregation import a_case, a_header, a_plan
 
 modes = st.sampled_from(["sut.exception", "sut.cancelled", "rubric.timeout", "answer.wrong"]).map(
     lambda code: FailureMode(code=code, severity=Severity.BLOCK)
 )
-costs = st.none() | st.floats(0, LARGEST_COST_USD)
+costs = st.none() | st.floats(0, LIMITS.cost_usd)
 shares = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from itertools import product
 
 import pytest
 import yaml
@@ -44,6 +45,9 @@ def test_json_is_refused_or_read_as_the_standard_library_reads_it(raw: bytes) ->
         return
     # `repr` also tells 1, 1.0 and True apart.
     assert repr(value) == repr(json.loads(raw.decode()))
+    objects: list[list[tuple[str, object]]] = []
+    json.loads(raw.decode(), object_pairs_hook=objects.append)
+    assert all(len(dict(pairs)) == len(pairs) for pairs in objects)
 
 
 whole_characters = st.text(st.characters(exclude_categories=["Cs"]))
@@ -63,19 +67,21 @@ def test_every_finite_json_value_is_taken(value: object) -> None:
     assert repr(decode_json(json.dumps(value).encode(), 1 << 20)) == repr(value)
 
 
-keys = st.sampled_from(["a", "case_id", "b-2", '"quoted"', "a.b", "'x'", "1"])
-TOML_VALUES = r"""
+KEYS = ["a", "case_id", "b-2", '"quoted"', "a.b", "'x'", "1"]
+VALUES = r"""
 "text" 'lit' "es\tc" "\u00e9" 2026-11-15 2026-02-30 0 007 18 -1 1_0 1.5 true inf [1,2] {a=1} \"""x\"""
-2026-11-15T01:02:03 07:32:00 0x10 "" ''' "a 1e5
+2026-11-15T01:02:03 07:32:00 0x10 "" ''' "a 1e5 999999999999999999 99999999999999999999 2026-1-1
 """
-toml_values = st.sampled_from([*TOML_VALUES.replace(r"\"", '"').split(), '"\u00e9\u2028"', "1 2", '"a b"'])
-blanks = st.sampled_from(["", " ", "\t", "  \t "])
-ends = st.sampled_from(["", "# comment", "#\t\u2028.", "\r", "# \x07", "\x0c", " x"])
+TOML_VALUES = [*VALUES.replace(r"\"", '"').split(), '"\u00e9\u2028"', "1 2", '"a b"', '"\x7f"', "'\x1f'"]
+BLANKS = ["", " ", "\t", "  \t "]
+ENDS = ["", "# comment", "#\t\u2028.", "\r", "# \x07", "# \x7f", "\x0c", " x"]
+
 toml_lines = st.builds(
-    "".join, st.tuples(blanks, keys, blanks, st.just("="), blanks, toml_values, blanks, ends)
+    "{}{}={}{}{}{}".format,
+    *map(st.sampled_from, (BLANKS, KEYS, BLANKS, TOML_VALUES, BLANKS, ENDS)),
 )
 toml_texts = st.lists(
-    toml_lines | ends | st.sampled_from(["[t]", "[[t]]", "\x00", "\u2028"]), max_size=6
+    toml_lines | st.sampled_from([*ENDS, "[t]", "[[t]]", "\x00", "\u2028"]), max_size=6
 ).map("\n".join)
 
 
@@ -85,23 +91,32 @@ def finite(value: object) -> bool:
     return value not in {float("inf"), float("-inf")} if isinstance(value, float) else True
 
 
-@settings(deadline=None, max_examples=600)
-@given(toml_texts | st.text(max_size=60), changes)
-@example("a = 1\n# " + "." * 70, [])
-@example('a = "\x7f"', [])
-@example("a = 1\r\nb = 2\r\n", [])
-@example("a = 1\rb = 2", [])
-def test_toml_is_taken_exactly_when_tomllib_takes_it_and_means_the_same(text: str, made: Changes) -> None:
-    raw = edited(text.encode("utf-8", "surrogatepass"), made)
+def same_as_tomllib(raw: bytes) -> bool:
+    """Say whether both refuse, or both take it and mean the same."""
     try:
-        expected = repr(tomllib.loads(raw.decode())) if finite(tomllib.loads(raw.decode())) else "refused"
+        plain = tomllib.loads(raw.decode())
+        expected = repr(plain) if finite(plain) and not raw.startswith(b"\xef\xbb\xbf") else "refused"
     except ValueError:
         expected = "refused"
     try:
-        found = repr(decode_toml(raw))
+        return repr(decode_toml(raw)) == expected
     except DecodingRefused:
-        found = "refused"
-    assert found == ("refused" if raw.startswith(b"\xef\xbb\xbf") else expected)
+        return expected == "refused"
+
+
+def test_every_toml_line_of_a_key_and_a_value_means_what_tomllib_says() -> None:
+    parts = product(BLANKS, KEYS, TOML_VALUES, ENDS)
+    lines = [f"{blank}{key}{blank}={blank}{value}{blank}{end}" for blank, key, value, end in parts]
+    assert [line for line in lines if not same_as_tomllib(line.encode())] == []
+
+
+@settings(deadline=None, max_examples=300)
+@given(toml_texts | st.text(max_size=60), changes)
+@example("a = 1\r\nb = 2\r\n", [])
+@example("a = 1\rb = 2", [])
+@example("a = 1\na = 1", [])
+def test_toml_is_taken_exactly_when_tomllib_takes_it_and_means_the_same(text: str, made: Changes) -> None:
+    assert same_as_tomllib(edited(text.encode("utf-8", "surrogatepass"), made))
 
 
 Loader = type[yaml.BaseLoader]
@@ -144,6 +159,7 @@ def test_yaml_is_refused_or_read_as_strings_under_unique_keys(loader: Loader, ra
         value = decode_with(loader, raw)
     except DecodingRefused:
         return
+    json.dumps(value, ensure_ascii=False).encode()  # whole characters only
     assert value == yaml.load(raw.decode(), Loader=loader)  # noqa: S506 - builds strings only
     assert keys_are_unique(yaml.compose(raw.decode(), Loader=loader))
 

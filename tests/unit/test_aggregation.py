@@ -188,11 +188,11 @@ def test_trials_are_averaged_must_all_pass_and_are_never_units() -> None:
     assert report.total_cost_usd == 2.25
 
 
-def test_a_blocked_trial_blocks_its_case_and_is_named_once() -> None:
+def test_a_blocked_trial_counts_as_zero_and_keeps_its_case_from_passing() -> None:
     block = blocked("answer.wrong", "no")
     combined = combine_trials([PASSED, block, block])
 
-    assert (combined.passed, combined.score) == (False, 0.0)
+    assert (combined.passed, combined.score) == (False, 0.333333)
     assert [mode.code for mode in combined.failure_modes] == ["answer.wrong"]
     assert combined.trials == (PASSED, block, block)
 

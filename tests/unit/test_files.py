@@ -152,6 +152,7 @@ def test_what_is_no_plain_file_is_refused_before_it_is_opened(tmp_path: Path) ->
 def test_a_file_exchanged_after_it_was_listed_is_refused(tmp_path: Path) -> None:
     exchanges: dict[str, Callable[[Path], object]] = {
         "link": lambda path: path.symlink_to("/etc/passwd"),
+        "link to the same file": lambda path: path.symlink_to(tmp_path / "kept link to the same file"),
         "pipe": os.mkfifo,
         "directory": lambda path: path.mkdir(),
         "other file": lambda path: path.write_text("y"),

@@ -72,4 +72,4 @@ def test_a_plan_without_a_case_is_refused_and_says_what_there_is() -> None:
     selection = Selection(kind="partial", case_filter="gone", available_cases=3)
     with pytest.raises(NoCaseMatches, match="no case of 'stub-task-class' matches 'gone'") as caught:
         build_plan(TASK_CLASS, (), selection)
-    assert "has 3 cases" in (caught.value.hint or "")
+    assert "the 3 cases" in (caught.value.hint or "")

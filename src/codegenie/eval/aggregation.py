@@ -53,12 +53,10 @@ def combine_trials(trials: Sequence[TrialScore]) -> BenchScore:
     breakdown = {
         key: _mean([trial.breakdown[key] for trial in trials if key in trial.breakdown]) for key in keys
     }
-    blocked = any(_is_blocked(trial) for trial in trials)
     costs = [trial.cost_usd for trial in trials]
     return BenchScore(
         passed=all(trial.passed for trial in trials),
-        # One blocked trial blocks the case: a block is a reason not to trust, not a low mark.
-        score=0.0 if blocked else _mean([trial.score for trial in trials]),
+        score=_mean([trial.score for trial in trials]),
         breakdown=breakdown,
         failure_modes=tuple(dict.fromkeys(mode for trial in trials for mode in trial.failure_modes)),
         cost_usd=None if None in costs else math.fsum(cost for cost in costs if cost is not None),
@@ -125,10 +123,6 @@ def _bca_status(defined: bool, units: int) -> Literal["ok", "degenerate", "n_too
     if defined:
         return "ok"
     return "n_too_small" if units < 2 else "degenerate"  # noqa: PLR2004 - a spread needs two
-
-
-def _is_blocked(score: TrialScore) -> bool:
-    return any(mode.severity is Severity.BLOCK for mode in score.failure_modes)
 
 
 def _mean(values: Sequence[float]) -> float:

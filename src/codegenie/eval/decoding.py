@@ -18,8 +18,6 @@ from codegenie.eval.errors import DecodingRefused
 from codegenie.eval.limits import LIMITS
 
 _YAML_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-# Python prints at most 4,300 digits: an integer that no message could name is refused where it comes in.
-_INTEGER_BITS = 4_096
 
 
 def decode_text(raw: bytes, limit: int) -> str:
@@ -128,8 +126,8 @@ def _children(node: object) -> Iterator[object]:
         yield from node
     elif isinstance(node, str):
         _check_characters(node)
-    elif isinstance(node, int) and node.bit_length() > _INTEGER_BITS:
-        raise DecodingRefused(f"an integer has more than {_INTEGER_BITS} bits")
+    elif isinstance(node, int) and node.bit_length() > LIMITS.integer_bits:
+        raise DecodingRefused(f"an integer has more than {LIMITS.integer_bits} bits")
 
 
 def _check_characters(text: str) -> None:

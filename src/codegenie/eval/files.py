@@ -14,15 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from codegenie.eval.limits import TreeLimits
+from codegenie.eval.limits import LIMITS, TreeLimits
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.@+=,-][A-Za-z0-9_.@+=, -]*(?<! )", re.ASCII)
+# Printable ASCII without slashes, and no space at either end: `[id].tsx` is a name, an escape is not.
+_PLAIN_NAME = re.compile(r"(?! )[ -.0-\[\]-~]+(?<! )", re.ASCII)
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: should a pipe stand where a file stood, opening it must not wait for a writer.
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
-# A copy lies below TMPDIR, and a whole path may have 4,096 bytes: what cannot be copied is not taken.
-_PATH_CHARACTERS = 1_024
 # Of these no tree is guilty; they stay OSErrors, so that nobody blames a bench for them.
 _OUR_OWN_TROUBLE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR}
 _REMOVAL_ROUNDS = 3
@@ -89,8 +88,10 @@ class _Walk:
     def files(self, directory: int, prefix: str, depth: int) -> Iterator[FoundFile]:
         for name, status in self._entries(directory, prefix):
             path = prefix + name
-            if len(path) > _PATH_CHARACTERS:
-                raise UnsafeTree(f"{path[:80]}…", f"has a path of more than {_PATH_CHARACTERS} characters")
+            if len(path) > LIMITS.path_characters:
+                raise UnsafeTree(
+                    f"{path[:80]}…", f"has a path of more than {LIMITS.path_characters} characters"
+                )
             if stat.S_ISDIR(status.st_mode):
                 self._count_directory(path, depth)
                 inner = _open_at(name, directory, path, _OPEN_DIRECTORY)

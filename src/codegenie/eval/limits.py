@@ -60,6 +60,19 @@ class Limits:
     teardown_seconds: float = 5.0
     # Environment values shorter than this occur in ordinary text; redacting them would destroy it.
     secret_characters: int = 8
+    # A copy lies below TMPDIR, and a whole path may have 4,096 bytes: what cannot be copied is not taken.
+    path_characters: int = 1_024
+    # A class has seven entries; whoever finds hundreds is told so without waiting for a million.
+    class_entries: int = 256
+    # Python prints at most 4,300 digits: an integer that no message could name is refused where it comes in.
+    integer_bits: int = 4_096
+    # More than any pyproject.toml has; 256 lines of 512 dots take tomllib a second, one of 100,000 minutes.
+    settings_bytes: int = 256 * KIB
+    settings_dots_per_line: int = 512
+    # What one call may claim to have cost: sums of larger numbers overflow, and one SUT would end the run.
+    cost_usd: float = 1e9
+    # Importing an agent may load a large library once; longer is a hang.
+    sut_check_seconds: float = 60.0
     trials: int = 1_000
     concurrency: int = 256
     # Exact recursion is quadratic per evaluation: 0.04 s at 200 units, 1 s at 1,000 in pure Python.

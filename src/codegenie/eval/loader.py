@@ -49,8 +49,6 @@ _CLASS_ENTRIES = {
 }
 _OPTIONAL_ENTRIES = {"rubric_lib", "README.md"}
 _CASE_DIRECTORIES = {"input", "expected", "solution"}
-# A class has seven entries; whoever finds hundreds is told so without waiting for a million.
-_CLASS_ENTRY_LIMIT = 256
 _COMPILED = re.compile(r"(^|/)__pycache__/|\.(pyc|pyo|so|pyd|dylib)$")
 _WRITE_DIGESTS = "write it with `codegenie eval digest TASK_CLASS --write`"
 
@@ -136,7 +134,7 @@ def _find(name: str, roots: tuple[Path, ...]) -> Path:
 
 
 def _read_task_class(name: str, directory: Path, descriptor: int) -> TaskClass:
-    _check_entries(directory, entry_kinds(descriptor, _CLASS_ENTRY_LIMIT))
+    _check_entries(directory, entry_kinds(descriptor, LIMITS.class_entries))
 
     def read(file: str, limit: int) -> bytes:
         raw = read_plain_file(descriptor, file, limit)

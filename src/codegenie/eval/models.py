@@ -8,7 +8,7 @@ import datetime as dt
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -24,9 +24,6 @@ from codegenie.eval.limits import LIMITS
 
 MICRO = 1_000_000
 """Scores are whole millionths: what is summed and hashed are integers."""
-
-LARGEST_COST_USD = 1e9
-"""What one call may claim to have cost. Sums of larger numbers overflow, and one SUT would end the run."""
 
 IDENTIFIER_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 CODE_PATTERN = r"^[a-z][a-z0-9_.]{0,63}$"
@@ -45,7 +42,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(quantise)]
 """A score: between 0 and 1, in whole millionths."""
 
 
-Cost = Annotated[float, Field(ge=0.0, le=LARGEST_COST_USD * LIMITS.trials)]
+Cost = Annotated[float, Field(ge=0.0, le=LIMITS.cost_usd * LIMITS.trials)]
 """What a case cost: all of its trials."""
 
 
@@ -221,18 +218,37 @@ class TrialScore(Record):
 
     @model_validator(mode="after")
     def _a_blocked_score_is_zero(self) -> Self:
-        blocked = any(mode.severity is Severity.BLOCK for mode in self.failure_modes)
-        if blocked and (self.passed or self.score):
-            raise ValueError("a case with a block-severity failure is not passed and scores 0")
-        if self.passed and not self.score:
-            raise ValueError("a passed case scores more than 0")
-        return self
+        return _settled(self)
+
+
+ScoreT = TypeVar("ScoreT", bound=TrialScore)
+
+
+def _settled(score: ScoreT) -> ScoreT:
+    blocked = any(mode.severity is Severity.BLOCK for mode in score.failure_modes)
+    if blocked and (score.passed or score.score):
+        raise ValueError("a case with a block-severity failure is not passed and scores 0")
+    if score.passed and not score.score:
+        raise ValueError("a passed case scores more than 0")
+    return score
 
 
 class BenchScore(TrialScore):
-    """What one case came to: its only trial, or the mean of all of them."""
+    """What one case came to: its only trial, or the mean of all of them.
+
+    A blocked trial counts as 0 in the mean and keeps the case from passing.
+    """
 
     trials: tuple[TrialScore, ...] = ()
+
+    @model_validator(mode="after")
+    def _a_blocked_score_is_zero(self) -> Self:
+        if not self.trials:
+            return _settled(self)
+        mean = quantise(sum(round(trial.score * MICRO) for trial in self.trials) / len(self.trials) / MICRO)
+        if self.score != mean or self.passed != all(trial.passed for trial in self.trials):
+            raise ValueError("a case is the mean of its trials and passes if all of them do")
+        return self
 
 
 class SutIdentity(Record):

@@ -62,7 +62,7 @@ def check_filter(case_filter: CaseFilter, selected: Collection[str]) -> None:
         unknown = sorted(set(case_filter) - set(selected))
     if unknown:
         raise NoCaseMatches(
-            f"there is no case {unknown[0]!r}", hint="`codegenie eval digest` names the cases"
+            f"there is no case {unknown[0]!r}", hint="`codegenie eval digest --json` names the cases"
         )
 
 
@@ -76,7 +76,7 @@ def build_plan(
     if not cases:
         raise NoCaseMatches(
             f"no case of {task_class.name!r} matches {selection.case_filter!r}",
-            hint=f"the class has {selection.available_cases} cases; `codegenie eval digest` names them",
+            hint=f"`codegenie eval digest --json` names the {selection.available_cases} cases of the class",
         )
     ordered = tuple(sorted(cases, key=lambda case: case.case_id))
     return RunPlan(

@@ -81,7 +81,7 @@ class Runner:
         cases, available = load_cases(task_class, wanted_cases(case_filter))
         check_filter(case_filter, [case.case_id for case in cases])
         selection = Selection(
-            kind="all" if len(cases) == available else "partial",
+            kind="all" if case_filter is None else "partial",
             case_filter=describe_filter(case_filter),
             available_cases=available,
         )

@@ -10,6 +10,7 @@ import click
 from codegenie.eval.cli.progress import progress_for
 from codegenie.eval.cli.settings import bench_root_option, json_option
 from codegenie.eval.errors import SettingsInvalid
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
 from codegenie.eval.planning import any_of
 from codegenie.eval.ports import SutRunner
@@ -31,11 +32,15 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
     "--cases", "globs", multiple=True, metavar="GLOB", help="Only these cases; the report is then partial."
 )
 @click.option(
-    "--trials", type=click.IntRange(1, 1000), default=1, show_default=True, help="Trials of each case."
+    "--trials",
+    type=click.IntRange(1, LIMITS.trials),
+    default=1,
+    show_default=True,
+    help="Trials of each case.",
 )
 @click.option(
     "--concurrency",
-    type=click.IntRange(1, 256),
+    type=click.IntRange(1, LIMITS.concurrency),
     default=2,
     show_default=True,
     envvar="CODEGENIE_EVAL_CONCURRENCY",

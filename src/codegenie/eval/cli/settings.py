@@ -12,14 +12,11 @@ from typing import Any, TypeVar
 import click
 
 from codegenie.eval.errors import SettingsInvalid
+from codegenie.eval.limits import LIMITS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FILE = "pyproject.toml"
-# More than any project has. The file may be that of a repository which nobody here has read, and a key
-# with many dots is slow to read: 256 lines of 512 dots take a second, one line of 100,000 takes minutes.
-_FILE_BYTES = 256 * 1024
-_DOTS_PER_LINE = 512
 _KINDS: dict[str, tuple[type, ...]] = {
     "bench_root": (str, list),
     "out": (str,),
@@ -51,8 +48,10 @@ def _parsed(raw: bytes) -> dict[str, Any]:
     """Read the whole file; what other tools keep in it is not ours to judge, so nothing else is checked."""
     import tomllib
 
-    if any(line.count(b".") > _DOTS_PER_LINE for line in raw.split(b"\n")):
-        raise SettingsInvalid(f"{_FILE}: a line has more than {_DOTS_PER_LINE} dots", where=_FILE)
+    if any(line.count(b".") > LIMITS.settings_dots_per_line for line in raw.split(b"\n")):
+        raise SettingsInvalid(
+            f"{_FILE}: a line has more than {LIMITS.settings_dots_per_line} dots", where=_FILE
+        )
     try:
         return tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as error:
@@ -69,9 +68,11 @@ def _read_file() -> bytes | None:
         raise SettingsInvalid(f"cannot read {_FILE}: {error.strerror}", where=_FILE) from None
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _FILE_BYTES:
-            raise SettingsInvalid(f"{_FILE} is no regular file of at most {_FILE_BYTES} bytes", where=_FILE)
-        return os.read(descriptor, _FILE_BYTES)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LIMITS.settings_bytes:
+            raise SettingsInvalid(
+                f"{_FILE} is no regular file of at most {LIMITS.settings_bytes} bytes", where=_FILE
+            )
+        return os.read(descriptor, LIMITS.settings_bytes)
     finally:
         os.close(descriptor)
 

@@ -24,8 +24,7 @@ from codegenie.eval.sanitising import Redactor
 from codegenie.eval.suts.results import read_result
 
 _CHILD_PROGRAM = Path(__file__).with_name("python_child.py")
-_CHECK_SECONDS = 60.0
-_LOCALE = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ")
+_LOCALE = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+")
 
 
 def sut_environment(names: Sequence[str], environment: Mapping[str, str], home: str) -> dict[str, str]:
@@ -33,13 +32,16 @@ def sut_environment(names: Sequence[str], environment: Mapping[str, str], home: 
     allowed = {
         name: value for name, value in environment.items() if name == "PATH" or _LOCALE.fullmatch(name)
     }
+    private = {"HOME": home, "TMPDIR": home}
     for name in names:
+        if name in private:
+            raise SutSpecInvalid(f"--sut-env {name}: a system under test has one of its own")
         if name not in environment:
             raise SutSpecInvalid(
                 f"--sut-env {name}: there is no such variable", hint="export it, or leave it out"
             )
         allowed[name] = environment[name]
-    return {**allowed, "HOME": home, "TMPDIR": home}
+    return {**allowed, **private}
 
 
 def find_module_file(module: str, import_from: str) -> Path:
@@ -87,7 +89,7 @@ class PythonSut:
     async def prepare(self) -> None:
         """Import the module once, in a child, and refuse a run that could only fail."""
         with tempfile.TemporaryDirectory(prefix="codegenie-eval-sut-") as home:
-            end, result, log = await self._call(None, home, _CHECK_SECONDS)
+            end, result, log = await self._call(None, home, LIMITS.sut_check_seconds)
         if result != b"found":
             problem = "took too long" if end.timed_out else self._last_line(log) or "ended by itself"
             raise SutSpecInvalid(

@@ -4,7 +4,6 @@ from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import LARGEST_COST_USD
 from codegenie.eval.ports import SutAnswer, SutFault
 from codegenie.eval.validation import unquoted
 
@@ -23,11 +22,11 @@ def read_result(raw: bytes) -> SutAnswer | SutFault:
     if not isinstance(output, dict):
         return SutFault("sut.exception", "output: not a JSON object")
     if cost is not None and not _is_cost(cost):
-        return SutFault("sut.exception", f"cost_usd: not a number from 0 to {LARGEST_COST_USD:g}")
+        return SutFault("sut.exception", f"cost_usd: not a number from 0 to {LIMITS.cost_usd:g}")
     return SutAnswer(canonical_json(output), None if cost is None else float(cost) + 0.0)
 
 
 def _is_cost(cost: object) -> bool:
     if isinstance(cost, bool) or not isinstance(cost, int | float):
         return False
-    return 0 <= cost <= LARGEST_COST_USD
+    return 0 <= cost <= LIMITS.cost_usd
