@@ -1,7 +1,9 @@
 """`codegenie eval list` and `codegenie eval digest`."""
 
 import json
+import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +19,9 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy_stub(tmp_path / "bench")
 
 
-def asked(capsys: Capture, *arguments: str) -> tuple[int, dict[str, object]]:
+def asked(capsys: Capture, *arguments: str) -> tuple[int, dict[str, Any]]:
     code = run_command_line(["eval", *arguments, "--json"])
-    document: dict[str, object] = json.loads(capsys.readouterr().out)
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return code, document
 
 
@@ -71,7 +73,6 @@ def test_current_digests_are_current(bench: Path, capsys: Capture) -> None:
     assert bench.is_dir()
     code, document = asked(capsys, "digest", NAME)
     cases = document["cases"]
-    assert isinstance(cases, list)
     assert code == 0
     assert document["schema"] == "codegenie.eval.digest/1"
     assert document["written"] is False
@@ -103,6 +104,27 @@ def test_digests_are_written_and_then_current(bench: Path, capsys: Capture) -> N
     code, lines = said(capsys, "digest", NAME, "--write")
     assert (code, lines[-1]) == (0, "2 current, 1 stale; cases/digests.yaml is written")
     assert said(capsys, "digest", NAME) == (0, ["3 current"])
+
+
+def test_digests_that_cannot_be_written_are_the_harnesss_failure_and_the_old_ones_stay(
+    bench: Path, capsys: Capture
+) -> None:
+    before = (bench / "cases/digests.yaml").read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        code, document = asked(capsys, "digest", NAME, "--write")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert code == 4
+    assert document["error"]["type"] == "HarnessFailure"
+    assert "cannot write the digests" in document["error"]["message"]
+    assert (bench / "cases/digests.yaml").read_bytes() == before
+    assert sorted(path.name for path in (bench / "cases").iterdir()) == [
+        *CASES[:1],
+        "digests.yaml",
+        *CASES[1:],
+    ]
 
 
 def test_an_entry_cannot_steer_the_terminal(bench: Path, capsys: Capture) -> None:

@@ -185,6 +185,11 @@ PROJECT_FILES = [
     _file(
         "of a tebibyte", lambda bench: sparse(1 << 40)(bench.parents[1] / "pyproject.toml"), "no regular file"
     ),
+    _file(
+        "that is a link to itself",
+        lambda bench: (bench.parents[1] / "pyproject.toml").symlink_to("pyproject.toml"),
+        "cannot read pyproject.toml",
+    ),
     _file("that is a pipe", lambda bench: os.mkfifo(bench.parents[1] / "pyproject.toml"), "no regular file"),
     _file(
         "that is a directory", lambda bench: (bench.parents[1] / "pyproject.toml").mkdir(), "no regular file"

@@ -46,6 +46,11 @@ REGISTRATIONS = [
     _registration(
         "that imports a neighbour", prepended(REGISTRATION, "from . import rubric\n"), "other than pathlib"
     ),
+    _registration(
+        "that imports a neighbour with a known name",
+        prepended(REGISTRATION, "from .pathlib import Path\n"),
+        "other than pathlib",
+    ),
     _registration("that computes at import", appended(REGISTRATION, "X = open('x')\n"), "Assign statement"),
     _registration("with a condition", appended(REGISTRATION, "if True:\n    pass\n"), "If statement"),
     _registration(

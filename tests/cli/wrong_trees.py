@@ -178,7 +178,9 @@ DIRECTORIES = [
 
 BENIGN: dict[str, Edit] = {
     "a case with plain names": digested(
-        _named("-a+b=c,d@e f.txt"), lambda bench: sparse(7)(case_of(bench) / "input/a/b/.c")
+        _named("-a+b=c,d@e f.txt"),
+        _named("[id].tsx"),
+        lambda bench: sparse(7)(case_of(bench) / "input/a/b/.c"),
     ),
     "a case with an empty directory": lambda bench: (case_of(bench) / "notes").mkdir(),
     "a rubric in several files": lambda bench: sparse(0)(bench / "rubric_lib/deeper/x.py"),

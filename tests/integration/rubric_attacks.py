@@ -266,6 +266,26 @@ def locks_its_directory() -> None:
     os._exit(0)
 
 
+def removes_its_directory() -> None:
+    import os
+    import shutil
+
+    emit_perfect()
+    shutil.rmtree(os.getcwd())
+
+
+def puts_a_link_where_its_directory_was() -> None:
+    import os
+
+    emit_perfect()
+    here = os.getcwd()
+    os.mkdir(f"{ORACLE}/precious")
+    with open(f"{ORACLE}/precious/thesis", "w") as file:
+        file.write("x")
+    os.rename(here, here + "-elsewhere")
+    os.symlink(f"{ORACLE}/precious", here)
+
+
 def kills_its_parent() -> None:
     import os
     import signal
@@ -385,6 +405,8 @@ ATTACKS: list[Attack] = [
     (writes_a_large_file, MALFORMED, "resource_limit:file_size"),
     (buries_its_directory, None, None),
     (locks_its_directory, None, None),
+    (removes_its_directory, None, None),
+    (puts_a_link_where_its_directory_was, None, None),
     (kills_its_parent, MALFORMED, "supervisor_killed"),
     (kills_its_parent_and_leaves_a_daemon, MALFORMED, "supervisor_killed"),
     (stops_its_parent, "rubric.timeout", None),

@@ -102,6 +102,10 @@ def test_a_daemon_that_left_its_session_is_dead(aftermath: Aftermath, heartbeat:
     assert path.stat().st_size == before
 
 
+def test_a_link_in_place_of_a_directory_leads_the_removal_nowhere(aftermath: Aftermath) -> None:
+    assert (aftermath.oracle / "precious" / "thesis").read_text() == "x"
+
+
 def test_no_directory_is_left_however_deep_and_locked_it_was(aftermath: Aftermath) -> None:
     assert aftermath.directories == []
 

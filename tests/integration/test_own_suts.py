@@ -28,9 +28,13 @@ CASES = [
 ]
 
 
-@pytest.fixture
-def plan(tmp_path: Path) -> RunPlan:
-    return Runner().plan(task_class_name=TASK_CLASS, bench_root=write_bench(tmp_path / "bench", cases=CASES))
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> RunPlan:
+    return plan_of(write_bench(tmp_path_factory.mktemp("own"), cases=CASES))
+
+
+def plan_of(root: Path) -> RunPlan:
+    return Runner().plan(task_class_name=TASK_CLASS, bench_root=root)
 
 
 def oracle_on(plan: RunPlan, case_id: str) -> SutAnswer | SutFault:
@@ -95,13 +99,14 @@ def test_a_solution_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
 
     task_class = load_task_class(TASK_CLASS, bench_root=root)
     write_digests(task_class, digest_statuses(task_class))
-    plan = Runner().plan(task_class_name=TASK_CLASS, bench_root=root)
+    plan = plan_of(root)
 
     assert oracle_on(plan, "one") == SutFault("sut.exception", "solution: a file is not UTF-8 text", 0.0)
 
 
 @pytest.mark.parametrize("change", ["edited", "linked"])
-def test_a_case_that_changed_after_the_plan_ends_the_oracle_and_the_run(plan: RunPlan, change: str) -> None:
+def test_a_case_that_changed_after_the_plan_ends_the_oracle_and_the_run(tmp_path: Path, change: str) -> None:
+    plan = plan_of(write_bench(tmp_path, cases=CASES))
     file = plan.task_class.directory / "cases" / "recorded" / "solution" / "harness_output.json"
     file.unlink()
     if change == "linked":

@@ -84,28 +84,6 @@ RAISED: list[tuple[BaseException, str]] = [
 ]
 
 
-@pytest.mark.parametrize("raised", RAISED, ids=[type(error).__name__ for error, _ in RAISED])
-@pytest.mark.parametrize("how", ["sync", "async"])
-def test_whatever_is_raised_is_an_exception_of_the_sut(
-    root: Path,
-    alone: BenchRunReport,
-    capfd: pytest.CaptureFixture[str],
-    raised: tuple[BaseException, str],
-    how: str,
-) -> None:
-    error, detail = raised
-
-    async def late(case: SutCase) -> NoReturn:
-        await asyncio.sleep(0)
-        raising(error)(case)
-
-    report = run_with(root, late if how == "async" else raising(error))
-
-    assert outcome(report, ODD) == ("sut.exception", detail)
-    check_siblings(report, alone)
-    assert capfd.readouterr() == ("", "")
-
-
 def test_a_secret_in_an_exception_is_redacted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-live-0123456789abcdef")
     report = run_with(root, raising(KeyError("sk-live-0123456789abcdef")))
@@ -144,53 +122,92 @@ def cyclic() -> dict[str, Any]:
     return value
 
 
-NONSENSE: dict[str, tuple[object, str]] = {
-    "None": (None, "TypeError: returned NoneType, not a mapping"),
-    "a list": ([1], "TypeError: returned list, not a mapping"),
-    "a string": ("{}", "TypeError: returned str, not a mapping"),
-    "bytes": ({"answer": b"x"}, "TypeError: returned a bytes, which JSON does not have"),
-    "a set": ({"answer": {1}}, "TypeError: returned a set, which JSON does not have"),
-    "NaN": ({"answer": math.nan}, "ValueError: Out of range float values are not JSON compliant"),
-    "infinity": ({"answer": -math.inf}, "ValueError: Out of range float values are not JSON compliant"),
-    "a number for a key": ({1: "x"}, "TypeError: returned a mapping with the key 1, not a string"),
-    "a deep number for a key": (
+NONSENSE: list[tuple[object, str]] = [
+    (None, "TypeError: returned NoneType, not a mapping"),
+    ([1], "TypeError: returned list, not a mapping"),
+    ("{}", "TypeError: returned str, not a mapping"),
+    ({"answer": b"x"}, "TypeError: returned a bytes, which JSON does not have"),
+    ({"answer": {1}}, "TypeError: returned a set, which JSON does not have"),
+    ({"answer": math.nan}, "ValueError: Out of range float values are not JSON compliant"),
+    ({"answer": -math.inf}, "ValueError: Out of range float values are not JSON compliant"),
+    ({1: "x"}, "TypeError: returned a mapping with the key 1, not a string"),
+    (
         {"a": [{None: 1}]},
         "TypeError: returned a mapping with the key None, not a string",
     ),
-    "a cycle": (cyclic(), "ValueError: returned a value that is nested more than 32"),
-    "half a character": ({"answer": "\ud800"}, "UnicodeEncodeError: 'utf-8' codec can't encode character"),
-    "too deep": (
+    (cyclic(), "ValueError: returned a value that is nested more than 32"),
+    ({"answer": "\ud800"}, "UnicodeEncodeError: 'utf-8' codec can't encode character"),
+    (
         {"a": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]},
         "ValueError: returned a value that is nested more than 32",
     ),
-    "too large": ({"a": "x" * (17 << 20)}, "ValueError: returned 17825"),
-    "an object": ({"answer": object()}, "TypeError: returned a object, which JSON does not have"),
-    "a function": (print, "TypeError: returned builtin_function_or_method, not a mapping"),
-    "a cost that is no number": (SutResult(ANSWER, cost_usd=math.nan), "ValueError: Out of range float"),
-    "a cost below nothing": (SutResult(ANSWER, cost_usd=-0.01), "cost_usd: not a number from 0 to 1e+09"),
-    "a cost beyond the world's": (
+    ({"a": "x" * (17 << 20)}, "ValueError: returned 17825"),
+    ({"answer": object()}, "TypeError: returned a object, which JSON does not have"),
+    (print, "TypeError: returned builtin_function_or_method, not a mapping"),
+    (SutResult(ANSWER, cost_usd=math.nan), "ValueError: Out of range float"),
+    (SutResult(ANSWER, cost_usd=-0.01), "cost_usd: not a number from 0 to 1e+09"),
+    (
         SutResult(ANSWER, cost_usd=1.7e308),
         "cost_usd: not a number from 0 to 1e+09",
     ),
-    "a cost that is true": (SutResult(ANSWER, cost_usd=True), "cost_usd: not a number from 0 to 1e+09"),
-    "a cost in words": (
+    (SutResult(ANSWER, cost_usd=True), "cost_usd: not a number from 0 to 1e+09"),
+    (
         SutResult(ANSWER, cost_usd=cast("float", "1")),
         "cost_usd: not a number from 0 to 1e+09",
     ),
-    "a result of nothing": (SutResult(cast("Any", None)), "TypeError: returned NoneType, not a mapping"),
+    (SutResult(cast("Any", None)), "TypeError: returned NoneType, not a mapping"),
+]
+
+
+def returning(value: object) -> Callable[[SutCase], object]:
+    return lambda _case: value
+
+
+def late(error: BaseException) -> Deed:
+    async def deed(case: SutCase) -> NoReturn:
+        await asyncio.sleep(0)
+        raising(error)(case)
+
+    return deed
+
+
+# All of them in one run, each on a case of its own, beside the honest ones.
+DEEDS: dict[str, tuple[Callable[[SutCase], Any], str]] = {
+    **{f"raised-{n}": (raising(error), said) for n, (error, said) in enumerate(RAISED)},
+    **{f"raised-late-{n}": (late(error), said) for n, (error, said) in enumerate(RAISED)},
+    **{f"returned-{n}": (returning(value), said) for n, (value, said) in enumerate(NONSENSE)},
 }
 
 
-@pytest.mark.parametrize("what", NONSENSE)
-def test_nonsense_is_an_exception_of_the_sut(root: Path, alone: BenchRunReport, what: str) -> None:
-    returned, said = NONSENSE[what]
-    report = run_with(root, lambda _case: returned)
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[BenchRunReport, BenchRunReport]:
+    """Return the report on all the deeds beside honest cases, and that on the honest cases alone."""
+    root = write_bench(tmp_path_factory.mktemp("deeds"), cases=[*DEEDS, *HONEST])
 
-    code, detail = outcome(report, ODD)
+    async def system(case: SutCase) -> Mapping[str, Any]:
+        if case.case_id not in DEEDS:
+            return await right_answer(case)
+        returned = DEEDS[case.case_id][0](case)
+        return cast("Mapping[str, Any]", await returned if asyncio.iscoroutine(returned) else returned)
+
+    return run_bench(root, system), run_bench(root, only=HONEST)
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_whatever_is_raised_or_returned_instead_is_an_exception_of_the_sut(
+    together: tuple[BenchRunReport, BenchRunReport], deed: str
+) -> None:
+    code, detail = outcome(together[0], deed)
+
     assert code == "sut.exception"
     assert detail is not None
-    assert detail.startswith(said)
-    check_siblings(report, alone)
+    assert detail.startswith(DEEDS[deed][1])
+
+
+def test_the_siblings_of_all_that_score_the_same_bytes_as_alone(
+    together: tuple[BenchRunReport, BenchRunReport],
+) -> None:
+    check_siblings(*together)
 
 
 def test_a_string_that_is_equal_to_anything_is_only_its_characters(root: Path) -> None:
@@ -345,13 +362,17 @@ def test_the_report_says_that_the_sut_ran_in_our_process(root: Path) -> None:
     assert report.sut.spec == "in-process:tests.bench_builder.right_answer"
 
 
-def test_threads_that_were_left_behind_do_not_keep_the_process_alive(root: Path) -> None:
+@pytest.mark.parametrize(
+    "deed", ["threading.Event().wait()", "time.sleep(0.6)", "time.sleep(0.6) or 1 / 0", "sys.exit('bye')"]
+)
+def test_threads_that_were_left_behind_are_neither_waited_for_nor_heard_of(root: Path, deed: str) -> None:
     script = f"""
-        import sys, threading
+        import sys, threading, time
         sys.path.insert(0, {str(Path(__file__).parents[2])!r})
         from pathlib import Path
         from tests.bench_builder import run_bench
-        report = run_bench(Path({str(root)!r}), lambda case: threading.Event().wait(), timeout_seconds=0.2)
+        report = run_bench(Path({str(root)!r}), lambda case: {deed}, timeout_seconds=0.2)
+        time.sleep(1)
         print(report.sut_fault_count)
     """
     done = subprocess.run(

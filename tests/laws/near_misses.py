@@ -1,6 +1,7 @@
 """Bytes that are nearly right: valid documents with a few pieces overwritten, removed or inserted."""
 
 import yaml
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 Changes = list[tuple[int, int, bytes]]
@@ -8,6 +9,11 @@ Changes = list[tuple[int, int, bytes]]
 changes: st.SearchStrategy[Changes] = st.lists(
     st.tuples(st.integers(0, 1 << 16), st.integers(0, 2), st.binary(max_size=4)), max_size=4
 )
+
+
+def examples(count: int) -> settings:
+    """Try so many examples, also on a machine that is busy with something else."""
+    return settings(deadline=None, max_examples=count, suppress_health_check=[HealthCheck.too_slow])
 
 
 def edited(raw: bytes, made: Changes) -> bytes:

@@ -50,7 +50,7 @@ def numbers(value: object) -> list[float]:
     return [value] if isinstance(value, int | float) else []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(runs(), st.randoms(use_true_random=False))
 def test_the_order_of_completion_changes_no_byte(
     run: tuple[list[tuple[str, str]], int, dict[tuple[str, int], TrialScore]],
@@ -68,7 +68,7 @@ def test_the_order_of_completion_changes_no_byte(
     assert canonical_json(first) == canonical_json(second)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(runs())
 def test_every_number_is_finite_and_no_bound_is_one_or_above_the_best_unit(
     run: tuple[list[tuple[str, str]], int, dict[tuple[str, int], TrialScore]],
@@ -90,7 +90,7 @@ def test_every_number_is_finite_and_no_bound_is_one_or_above_the_best_unit(
     assert report.complete == (report.infrastructure_fault_count == 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(runs())
 def test_a_report_survives_its_own_json(
     run: tuple[list[tuple[str, str]], int, dict[tuple[str, int], TrialScore]],

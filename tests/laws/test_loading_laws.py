@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from codegenie.eval.bench_grammar import read_breakdown_keys, read_digests, read_registration, read_taxonomy
@@ -26,7 +26,7 @@ from codegenie.eval.files import remove_tree, walk_files
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.loader import read_case_tree
 from codegenie.eval.models import RUNNER_CODES
-from tests.laws.near_misses import Changes, changes, edited, near_yaml
+from tests.laws.near_misses import Changes, changes, edited, examples, near_yaml
 from tests.stub_bench import CASE, FIXTURE, NAME, everything_below, ordinary_user, reference_digest
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def changed(file: str, instead: bytes | None, made: Changes) -> bytes:
     return edited((FIXTURE / file).read_bytes() if instead is None else instead, made)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(200)
 @given(python_texts, changes)
 def test_a_registration_is_refused_by_type_or_has_positive_minimums(
     instead: bytes | None, made: Changes
@@ -64,7 +64,7 @@ def test_a_registration_is_refused_by_type_or_has_positive_minimums(
         assert all(type(count) is int and count > 0 for count in found.values())
 
 
-@settings(deadline=None, max_examples=300)
+@examples(200)
 @given(python_texts, changes)
 def test_breakdown_keys_are_refused_by_type_or_plain(instead: bytes | None, made: Changes) -> None:
     found = outcome(BreakdownKeysInvalid, read_breakdown_keys, changed("breakdown_keys.py", instead, made))
@@ -75,7 +75,7 @@ def test_breakdown_keys_are_refused_by_type_or_plain(instead: bytes | None, made
         assert all(key.isascii() and key == key.lower() and 1 <= len(key) <= 64 for key in found)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(200)
 @given(yaml_texts, changes)
 def test_a_taxonomy_is_refused_by_type_or_blocks_with_the_seven_codes(
     instead: bytes | None, made: Changes
@@ -88,7 +88,7 @@ def test_a_taxonomy_is_refused_by_type_or_blocks_with_the_seven_codes(
         assert all(spec.description.strip() for spec in found.values())
 
 
-@settings(deadline=None, max_examples=300)
+@examples(200)
 @given(yaml_texts, changes)
 @example(b"a: blake3:" + b"0" * 64 + b"\x85b: blake3:" + b"0" * 64, [])
 def test_digests_are_refused_by_type_or_read_as_yaml_reads_them(instead: bytes | None, made: Changes) -> None:
@@ -140,7 +140,7 @@ def test_the_unchanged_case_has_the_digest_that_a_second_program_computes() -> N
     assert reference_digest(FIXTURE / "cases" / CASE) == ORIGINAL
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(files, st.integers(min_value=0))
 def test_any_flipped_bit_changes_the_digest(file: str, position: int) -> None:
     with case_copy() as case:
@@ -150,7 +150,7 @@ def test_any_flipped_bit_changes_the_digest(file: str, position: int) -> None:
         assert digest_or_refusal(case) != ORIGINAL
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(names, st.binary(max_size=3))
 def test_any_added_file_changes_the_digest_or_is_refused(name: str, content: bytes) -> None:
     with case_copy() as case:
@@ -161,7 +161,7 @@ def test_any_added_file_changes_the_digest_or_is_refused(name: str, content: byt
         assert digest_or_refusal(case) != ORIGINAL
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(files, names)
 def test_any_renamed_removed_or_executable_file_changes_the_digest_or_is_refused(
     file: str, name: str
@@ -179,7 +179,7 @@ def test_any_renamed_removed_or_executable_file_changes_the_digest_or_is_refused
         assert ORIGINAL not in {executable, renamed, digest_or_refusal(case)}
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.binary(max_size=12), st.integers(0, 12))
 def test_bytes_do_not_move_between_files_unnoticed(content: bytes, cut: int) -> None:
     digests = set()
@@ -212,7 +212,7 @@ def grow(case: Path, tree: Tree, order: list[str]) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(trees, st.randoms(use_true_random=False), st.integers(0, 2**31))
 def test_the_digest_depends_on_neither_order_nor_time_nor_empty_directories(
     tree: Tree, chance: random.Random, moment: int
@@ -229,7 +229,7 @@ def test_the_digest_depends_on_neither_order_nor_time_nor_empty_directories(
         assert expected in {"refused", reference_digest(first)}
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(trees)
 @example(
     {
@@ -288,7 +288,7 @@ def plant(root: Path, outside: Path, seeds: Plants) -> None:
             path.chmod(mode)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(plants, modes)
 def test_any_tree_is_removed_and_nothing_that_it_points_to(seeds: Plants, mode: int) -> None:
     with scratch() as place, ordinary_user(place):

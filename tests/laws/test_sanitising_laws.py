@@ -1,9 +1,10 @@
 """Whatever a bench or a system under test writes: nothing of it steers a terminal or gives a secret away."""
 
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from codegenie.eval.sanitising import HARMLESS_VARIABLES, REDACTED, Redactor, one_line, printable
+from tests.laws.near_misses import examples
 
 anything = st.text() | st.text(st.sampled_from("ab \t\n\r\x1b\x9b\u202e\u2028\u200b\ud800\ufffd…é"))
 # Few letters, so that secrets overlap each other and themselves, and white space of every kind.
@@ -29,7 +30,7 @@ def leaks(draw: st.DrawFn) -> tuple[dict[str, str], str]:
     return environment, "".join(draw(st.lists(pieces, max_size=6)))
 
 
-@settings(deadline=None)
+@examples(100)
 @given(anything)
 def test_printable_text_is_printable_as_long_as_before_and_left_alone_the_second_time(text: str) -> None:
     clean = printable(text)
@@ -39,7 +40,7 @@ def test_printable_text_is_printable_as_long_as_before_and_left_alone_the_second
     assert all(new in {old, "\ufffd"} for old, new in zip(text, clean, strict=True))
 
 
-@settings(deadline=None)
+@examples(100)
 @given(anything, st.integers(1, 30))
 def test_one_line_is_one_printable_line_within_its_limit(text: str, limit: int) -> None:
     line = one_line(text, limit)
@@ -49,7 +50,7 @@ def test_one_line_is_one_printable_line_within_its_limit(text: str, limit: int) 
     assert line == printable(folded(text)) or (len(line) == limit and line.endswith("…"))
 
 
-@settings(deadline=None, max_examples=300)
+@examples(200)
 @given(leaks())
 @example(({"TOKEN": "aaaa bbbb"}, "aaaa\nbbbb"))
 @example(({"TOKEN": "aaaa  bbbb"}, "aaaa bbbb"))
@@ -62,7 +63,7 @@ def test_a_detail_holds_no_secret(leak: tuple[dict[str, str], str]) -> None:
     assert not [secret for secret in known(environment) if secret in detail]
 
 
-@settings(deadline=None, max_examples=300)
+@examples(200)
 @given(leaks())
 def test_cleaning_leaves_no_secret_however_its_white_space_is_folded_later(
     leak: tuple[dict[str, str], str],
@@ -74,7 +75,7 @@ def test_cleaning_leaves_no_secret_however_its_white_space_is_folded_later(
     assert redactor.clean(clean) == clean
 
 
-@settings(deadline=None, max_examples=300)
+@examples(200)
 @given(leaks(), st.integers(0, 40))
 def test_a_tail_holds_no_end_of_a_secret_that_was_cut_in_two(
     leak: tuple[dict[str, str], str], cut: int
@@ -92,7 +93,7 @@ def test_a_tail_holds_no_end_of_a_secret_that_was_cut_in_two(
     )
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.text(min_size=8), st.sampled_from(sorted(HARMLESS_VARIABLES)), anything)
 def test_harmless_variables_and_short_values_change_nothing(value: str, name: str, text: str) -> None:
     redactor = Redactor({name: value, "SHORT": value.strip()[:7]})

@@ -290,11 +290,11 @@ def test_a_replacement_that_fails_leaves_the_old_file_and_nothing_else(tmp_path:
     assert (tmp_path / "a").read_bytes() == b"old"
 
 
-def test_three_thousand_levels_are_removed_with_few_descriptors(tmp_path: Path) -> None:
+def test_a_thousand_levels_are_removed_with_few_descriptors(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     here = os.open(root, os.O_RDONLY)
-    for _ in range(3_000):
+    for _ in range(1_000):
         os.mkdir("d", dir_fd=here)
         inner = os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(here)

@@ -48,7 +48,10 @@ def combine_trials(trials: Sequence[TrialScore]) -> BenchScore:
     """Reduce the trials of one case: the mean of their scores, passed if all of them are."""
     if len(trials) == 1:
         only = trials[0]
-        return BenchScore(**{name: getattr(only, name) for name in TrialScore.model_fields})
+        # Constructed and not validated again: the values are a record's already, and so they are shared.
+        return BenchScore.model_construct(
+            only.model_fields_set, **{name: getattr(only, name) for name in TrialScore.model_fields}
+        )
     keys = sorted({key for trial in trials for key in trial.breakdown})
     breakdown = {
         key: _mean([trial.breakdown[key] for trial in trials if key in trial.breakdown]) for key in keys

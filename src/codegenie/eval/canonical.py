@@ -10,6 +10,8 @@ from typing import Any
 from blake3 import blake3
 
 DIGEST_PREFIX = "blake3:"
+# A call of the hash costs as much as hashing 4 KB, so small files are gathered before they are hashed.
+_GATHERED_BYTES = 128 * 1024
 
 
 def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
@@ -37,18 +39,29 @@ class TreeHasher:
     """BLAKE3 over (relative path, executable bit, content) of files fed in order of their path bytes."""
 
     def __init__(self, domain: str) -> None:
-        self._hasher = blake3(f"codegenie.eval/{domain}\n".encode())
+        self._hasher = blake3()
+        self._gathered = [f"codegenie.eval/{domain}\n".encode()]
+        self._bytes = 0
 
     def begin(self, path: str, size: int, *, executable: bool) -> None:
         """Open the frame of one file; exactly `size` bytes of content follow."""
         name = path.encode()
-        frame = len(name).to_bytes(8, "big") + name + (b"x" if executable else b"-") + size.to_bytes(8, "big")
-        self._hasher.update(frame)
+        mode = b"x" if executable else b"-"
+        self._gathered.append(len(name).to_bytes(8, "big") + name + mode + size.to_bytes(8, "big"))
 
-    def content(self, chunk: bytes | memoryview) -> None:
+    def content(self, chunk: bytes) -> None:
         """Add bytes of the file whose frame is open."""
-        self._hasher.update(chunk)
+        self._gathered.append(chunk)
+        self._bytes += len(chunk)
+        if self._bytes >= _GATHERED_BYTES:
+            self._hash_gathered()
+
+    def _hash_gathered(self) -> None:
+        self._hasher.update(b"".join(self._gathered))
+        self._gathered.clear()
+        self._bytes = 0
 
     def hexdigest(self) -> str:
         """Return the digest of everything fed so far."""
+        self._hash_gathered()
         return self._hasher.hexdigest()

@@ -9,10 +9,11 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from codegenie.eval.limits import LIMITS, TreeLimits
 
@@ -42,8 +43,7 @@ def _refusal(error: OSError, path: str, problem: str) -> Exception:
     return UnsafeTree(path, f"{problem}: {error.strerror}")
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
+class FoundFile(NamedTuple):
     """A regular file, open for reading while the walk stands on it."""
 
     path: str
@@ -51,8 +51,11 @@ class FoundFile:
     size: int
     descriptor: int
 
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the content, exactly `size` bytes; a file that changes while it is read is refused."""
+    def chunks(self) -> Iterable[bytes]:
+        """Give the content, exactly `size` bytes; a file that changes while it is read is refused."""
+        return self._pieces() if self.size >= _CHUNK else (self._rest(self.size),)
+
+    def _pieces(self) -> Iterator[bytes]:
         remaining = self.size
         while remaining >= _CHUNK:
             chunk = os.read(self.descriptor, _CHUNK)
@@ -60,16 +63,19 @@ class FoundFile:
                 raise UnsafeTree(self.path, "became shorter while it was read")
             remaining -= len(chunk)
             yield chunk
+        yield self._rest(remaining)
+
+    def _rest(self, remaining: int) -> bytes:
         # One byte more than is left: the same call that reads the end also shows that it is the end.
-        tail = os.read(self.descriptor, remaining + 1)
-        while tail and len(tail) < remaining:
-            more = os.read(self.descriptor, remaining + 1 - len(tail))
+        rest = os.read(self.descriptor, remaining + 1)
+        while rest and len(rest) < remaining:
+            more = os.read(self.descriptor, remaining + 1 - len(rest))
             if not more:
                 break
-            tail += more
-        if len(tail) != remaining:
+            rest += more
+        if len(rest) != remaining:
             raise UnsafeTree(self.path, "changed its size while it was read")
-        yield tail
+        return rest
 
     def content(self) -> bytes:
         """Return all of it at once, for files whose cap is small."""
@@ -92,11 +98,12 @@ class _Walk:
                 raise UnsafeTree(
                     f"{path[:80]}…", f"has a path of more than {LIMITS.path_characters} characters"
                 )
-            if stat.S_ISDIR(status.st_mode):
-                self._count_directory(path, depth)
-                inner = _open_at(name, directory, path, _OPEN_DIRECTORY)
+            if status is None:
+                self._count_directory(path[:-1], depth)
+                # Without the slash, with which the kernel would follow a link.
+                inner = _open_at(name[:-1], directory, path[:-1], _OPEN_DIRECTORY)
                 try:
-                    yield from self.files(inner, path + "/", depth + 1)
+                    yield from self.files(inner, path, depth + 1)
                 finally:
                     os.close(inner)
                 continue
@@ -107,15 +114,13 @@ class _Walk:
             finally:
                 os.close(descriptor)
 
-    def _entries(self, directory: int, prefix: str) -> list[tuple[str, os.stat_result]]:
-        """List a directory in order of path bytes: a directory sorts as if its name ended in a slash."""
+    def _entries(self, directory: int, prefix: str) -> list[tuple[str, os.stat_result | None]]:
+        """List a directory in order of path bytes; a directory's name ends in a slash and has no status."""
         with os.scandir(directory) as scan:
             listed = list(itertools.islice(scan, self._limits.files + 1))
         if len(listed) > self._limits.files:
             raise UnsafeTree(prefix, f"holds more than {self._limits.files} entries")
-        entries = [(entry.name, _plain_status(entry, prefix)) for entry in listed]
-        entries.sort(key=lambda item: item[0] + "/" if stat.S_ISDIR(item[1].st_mode) else item[0])
-        return entries
+        return sorted([_plain_entry(entry, prefix) for entry in listed], key=itemgetter(0))
 
     def _count_directory(self, path: str, depth: int) -> None:
         self._directories += 1
@@ -135,23 +140,25 @@ class _Walk:
             raise UnsafeTree(path, f"takes the tree over {self._limits.total_bytes} bytes")
 
 
-def _plain_status(entry: os.DirEntry[str], prefix: str) -> os.stat_result:
+def _plain_entry(entry: os.DirEntry[str], prefix: str) -> tuple[str, os.stat_result | None]:
     """Refuse by name, kind and link count, before anything is opened."""
-    if not _PLAIN_NAME.fullmatch(entry.name):
-        raise UnsafeTree(prefix + ascii(entry.name), "is not a plain ASCII name")
+    name = entry.name
+    if not _PLAIN_NAME.fullmatch(name):
+        raise UnsafeTree(prefix + ascii(name), "is not a plain ASCII name")
     try:
+        if entry.is_dir(follow_symlinks=False):  # said by the listing; no further call
+            return name + "/", None
         status = entry.stat(follow_symlinks=False)
     except OSError as error:
-        raise _refusal(error, prefix + entry.name, "cannot be looked at") from None
-    if stat.S_ISDIR(status.st_mode):
-        return status
-    if stat.S_ISLNK(status.st_mode):
-        raise UnsafeTree(prefix + entry.name, "is a symbolic link")
+        raise _refusal(error, prefix + name, "cannot be looked at") from None
     if not stat.S_ISREG(status.st_mode):
-        raise UnsafeTree(prefix + entry.name, "is neither a regular file nor a directory")
+        link = stat.S_ISLNK(status.st_mode)
+        raise UnsafeTree(
+            prefix + name, "is a symbolic link" if link else "is neither a regular file nor a directory"
+        )
     if status.st_nlink != 1:
-        raise UnsafeTree(prefix + entry.name, "has more than one hard link")
-    return status
+        raise UnsafeTree(prefix + name, "has more than one hard link")
+    return name, status
 
 
 def _open_at(name: str, directory: int, path: str, flags: int) -> int:
@@ -227,9 +234,7 @@ def _kind(entry: os.DirEntry[str]) -> str:
     return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
-def write_private(
-    path: str, chunks: Iterator[bytes] | tuple[bytes, ...], *, executable: bool = False
-) -> None:
+def write_private(path: str, chunks: Iterable[bytes], *, executable: bool = False) -> None:
     """Create a file that only we may use; it must not exist."""
     descriptor = os.open(
         path,

@@ -87,6 +87,7 @@ class Keeper:
         ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._socket = ours
         self._buffer = b""
+        self._said: dict[str, Any] | None = None
         self._child: int | None = None
         self._in_use = True
 
@@ -97,6 +98,7 @@ class Keeper:
 
     async def run(self, request: ProcessRequest) -> ProcessEnd:
         """Run one process to the end of its whole tree, also when cancelled."""
+        self._said = None
         try:
             await self._send(request)
             answer = await self._answer(request.seconds + LIMITS.leak_grace_seconds + 1.0)
@@ -137,21 +139,32 @@ class Keeper:
         ever read by a call that can be cancelled, as sock_recv is: what it had read would be lost.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while (answer := self._received()) is None and loop.time() < deadline:
-            ready = loop.create_future()
-            loop.add_reader(self._socket, _set_once, ready)
+        if self._received() is None:
+            heard = loop.create_future()
+            timer = loop.call_later(seconds, _set_once, heard)
+            loop.add_reader(self._socket, self._listen, heard)
             try:
-                await asyncio.wait({ready}, timeout=deadline - loop.time())
+                await heard
             finally:
+                timer.cancel()
                 loop.remove_reader(self._socket)
-                ready.cancel()
-        return answer
+        return self._received()
+
+    def _listen(self, heard: "asyncio.Future[None]") -> None:
+        """Wake who waits when the answer is there, and not for less: waking costs more than reading."""
+        try:
+            there = self._received() is not None
+        except (_KeeperLost, OSError):
+            there = True  # who waits meets the same
+        if there:
+            _set_once(heard)
 
     def _received(self) -> dict[str, Any] | None:
         """Take what the keeper has said so far; return its answer if that is among it."""
+        if self._said is not None:
+            return self._said
         with contextlib.suppress(BlockingIOError):
-            data = self._socket.recv(65_536)
+            data = self._socket.recv(4_096)
             if not data:
                 raise _KeeperLost
             self._buffer += data
@@ -160,6 +173,7 @@ class Keeper:
             said: dict[str, Any] = json.loads(line)
             self._child = said.get("started")
             if self._child is None:
+                self._said = said
                 return said
         return None
 
@@ -348,8 +362,9 @@ def _anonymous_file() -> int:
 
 def read_head(descriptor: int, limit: int) -> tuple[bytes, bool]:
     """Return the first `limit` bytes and whether there were more. Only once the writer is dead."""
-    content = os.pread(descriptor, limit + 1, 0)
-    return content[:limit], len(content) > limit
+    size = os.fstat(descriptor).st_size
+    # A buffer of the size that is needed: one of a megabyte costs more than the rest of the reading.
+    return os.pread(descriptor, min(size, limit), 0), size > limit
 
 
 def read_tail(descriptor: int, limit: int) -> tuple[bytes, bool]:

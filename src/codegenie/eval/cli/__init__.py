@@ -82,24 +82,27 @@ def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command; every way out is a number, and no traceback reaches a user."""
     try:
         code = _run(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
     except BrokenPipeError:
         # The reader has gone (`| head`), which is no news to whoever sent it away.
-        _discard_output()
-        return _NOT_DELIVERED
+        code = _NOT_DELIVERED
     except OSError as error:
-        _discard_output()
+        code = _NOT_DELIVERED
         with contextlib.suppress(OSError):
             click.echo(f"codegenie: cannot write what was asked for: {error.strerror}", err=True)
-        return _NOT_DELIVERED
-    return code
+    return _NOT_DELIVERED if _output_was_lost() and not code else code
 
 
-def _discard_output() -> None:
-    """Leave nothing to be written at exit: that would fail once more, and with a traceback."""
-    with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+def _output_was_lost() -> bool:
+    """Leave nothing to be written at exit: what fails now would fail once more, and with a traceback."""
+    lost = False
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            lost = True
+            with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
+    return lost
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -110,8 +113,9 @@ def _run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("codegenie: interrupted", err=True)
         return _INTERRUPTED
-    except BrokenPipeError:
-        raise
+    except SystemExit:
+        # click's own answer to a reader that has gone: it would leave with 1, which is a verdict of ours.
+        return _NOT_DELIVERED
     except Exception as error:  # noqa: BLE001 - the command line's last line
         return _refuse(_typed(error), as_json="--json" in arguments)
     return result if isinstance(result, int) else 0

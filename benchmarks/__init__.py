@@ -1,0 +1,1 @@
+"""Speed and memory of the harness itself, against baselines, as ratios: `python -m benchmarks`."""
