@@ -15,14 +15,70 @@ import pytest
 
 from codegenie.eval.models import BenchRunReport
 from tests.bench_builder import canonical_score, outcome, run_bench, write_bench
-from tests.integration.rubric_attacks import (
-    ATTACKS,
-    RUBRIC,
-    attack_case,
-    kills_its_parent,
-    leaves_a_stubborn_family,
-    starves_whoever_comes_after_it,
-)
+from tests.integration import rubric_attacks as attacks
+
+MALFORMED = "rubric.malformed_output"
+Attack = tuple[Callable[[], None], str | None, str | None]
+
+# Function, code and detail; without a code the case passes: the deed is harmless, or aimed at others.
+ATTACKS: list[Attack] = [
+    (attacks.floods_stdout, MALFORMED, "resource_limit:stdout"),
+    (attacks.floods_stdout_and_ends_in_order, MALFORMED, "resource_limit:stdout"),
+    (attacks.floods_stderr, MALFORMED, "exit:120: " + "x" * 189 + "…"),
+    (attacks.floods_stderr_and_ends_in_order, None, None),
+    (attacks.says_nothing, MALFORMED, "stdout: empty"),
+    (attacks.leaves_by_the_back_door, MALFORMED, "stdout: empty"),
+    (attacks.exits_with_three_after_a_perfect_answer, MALFORMED, "exit:3"),
+    (attacks.raises_after_a_perfect_answer, MALFORMED, "exit:1: ValueError: no\ufffd[31m luck"),
+    (attacks.kills_itself_after_a_perfect_answer, MALFORMED, "signal:KILL"),
+    (attacks.crashes_after_a_perfect_answer, MALFORMED, "signal:SEGV"),
+    (attacks.sleeps_past_its_deadline, "rubric.timeout", None),
+    (attacks.ignores_every_signal_it_can, "rubric.timeout", None),
+    (attacks.stops_itself, "rubric.timeout", None),
+    (attacks.ends_its_main_thread_only, "rubric.timeout", None),
+    (attacks.leaves_a_child_on_stdout, MALFORMED, "process_leak"),
+    (attacks.leaves_a_daemon, MALFORMED, "process_leak"),
+    (attacks.walks_away, MALFORMED, "process_leak"),
+    (attacks.leaves_a_stubborn_family, MALFORMED, "process_leak"),
+    (attacks.forks_without_end, MALFORMED, "process_leak"),
+    (attacks.allocates_without_end, MALFORMED, "resource_limit:memory"),
+    (attacks.writes_a_large_file, MALFORMED, "resource_limit:file_size"),
+    (attacks.buries_its_directory, None, None),
+    (attacks.locks_its_directory, None, None),
+    (attacks.removes_its_directory, None, None),
+    (attacks.puts_a_link_where_its_directory_was, None, None),
+    (attacks.kills_its_parent, MALFORMED, "supervisor_killed"),
+    (attacks.kills_its_parent_and_leaves_a_daemon, MALFORMED, "supervisor_killed"),
+    (attacks.stops_its_parent, "rubric.timeout", None),
+    (attacks.stops_its_parent_and_leaves_in_order, "rubric.timeout", None),
+    (attacks.closes_its_descriptors, MALFORMED, "stdout: empty"),
+    (attacks.never_reads_its_request, None, None),
+    (
+        attacks.prints_before_and_after,
+        MALFORMED,
+        "stdout: not one JSON document: Expecting value: line 1 column 1 (char 0)",
+    ),
+    (
+        attacks.answers_twice,
+        MALFORMED,
+        "stdout: not one JSON document: Extra data: line 1 column 84 (char 83)",
+    ),
+    (
+        attacks.rewrites_its_answer,
+        MALFORMED,
+        "stdout: not one JSON document: Extra data: line 1 column 84 (char 83)",
+    ),
+    (attacks.starves_whoever_comes_after_it, None, None),
+]
+
+SECONDS = {
+    attacks.sleeps_past_its_deadline: 1,
+    attacks.ignores_every_signal_it_can: 1,
+    attacks.stops_itself: 1,
+    attacks.ends_its_main_thread_only: 1,
+    attacks.stops_its_parent: 1,
+    attacks.stops_its_parent_and_leaves_in_order: 1,
+}
 
 # Spread over the alphabet, so that honest cases run before, between and after the hostile ones.
 HONEST = ("a-first", "f-early", "l-middle", "p-later", "sz-late", "z-last")
@@ -43,8 +99,8 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
     base = tmp_path_factory.mktemp("hostile")
     oracle = base / "oracle"
     oracle.mkdir()
-    cases = [attack_case(attack, oracle) for attack, _, _ in ATTACKS]
-    root = write_bench(base / "bench", RUBRIC, [*cases, *HONEST])
+    cases = [attacks.attack_case(attack, oracle, SECONDS.get(attack, 30)) for attack, _, _ in ATTACKS]
+    root = write_bench(base / "bench", attacks.RUBRIC, [*cases, *HONEST])
     (base / "tmp").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(base / "tmp"))
@@ -111,13 +167,14 @@ def test_no_directory_is_left_however_deep_and_locked_it_was(aftermath: Aftermat
 
 
 @pytest.mark.parametrize(
-    "attacker", [starves_whoever_comes_after_it, kills_its_parent, leaves_a_stubborn_family]
+    "attacker",
+    [attacks.starves_whoever_comes_after_it, attacks.kills_its_parent, attacks.leaves_a_stubborn_family],
 )
 def test_the_next_case_in_the_same_slot_is_served_as_if_nothing_had_happened(
     tmp_path: Path, attacker: Callable[[], None]
 ) -> None:
-    case = attack_case(attacker, tmp_path)
-    root = write_bench(tmp_path / "bench", RUBRIC, [case, "z-next", "zz-after"])
+    case = attacks.attack_case(attacker, tmp_path)
+    root = write_bench(tmp_path / "bench", attacks.RUBRIC, [case, "z-next", "zz-after"])
     report = run_bench(root, concurrency=1)
     alone = run_bench(root, concurrency=1, only=["z-next", "zz-after"])
 

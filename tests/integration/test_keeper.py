@@ -20,13 +20,15 @@ def no_reaper(module: ModuleType) -> None:
 
 def no_list_of_children(module: ModuleType) -> None:
     """Take away the file that not every kernel has."""
+    read = module._read  # noqa: SLF001 - a part of it is taken away
 
-    def refuse(path: str, mode: str) -> object:
+    def refuse(path: str) -> bytes:
         if path.endswith("/children"):
             raise FileNotFoundError(path)
-        return open(path, mode)
+        content: bytes = read(path)
+        return content
 
-    module.open = refuse  # type: ignore[attr-defined]
+    module._read = refuse  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
 
 
 def as_it_is(_module: ModuleType) -> None:

@@ -118,23 +118,25 @@ def test_a_cost_cap_cancels_an_agent_that_is_under_way_and_lets_a_paid_for_outpu
         "import time\ntime.sleep(0.3)\n"
         'print(\'{"passed": true, "score": 1, "breakdown": {}, "failure_modes": []}\')'
     )
-    root = write_bench(tmp_path / "bench", rubric, ["a-cheap", "b-dear", "c-slow", "d-never"])
-    cancelled = threading.Event()
+    root = write_bench(tmp_path / "bench", rubric, ["b-dear", "c-slow", "d-never"])
+    begun, cancelled = threading.Event(), threading.Event()
 
     async def system(case: SutCase) -> SutResult:
         if case.case_id == "c-slow":
+            begun.set()
             try:
                 await asyncio.sleep(3600)
             finally:
                 cancelled.set()
-        return SutResult({}, cost_usd={"a-cheap": 0.1, "b-dear": 5.0}[case.case_id])
+        begun.wait(20)
+        return SutResult({}, cost_usd=5.0)
 
     started = time.monotonic()
-    report = run_bench(root, system, concurrency=3, max_cost_usd=1.0)
+    report = run_bench(root, system, concurrency=2, max_cost_usd=1.0)
 
     assert time.monotonic() - started < 20
     assert cancelled.wait(5)
-    assert {case_id for case_id, score in report.per_case if score.passed} == {"a-cheap", "b-dear"}
+    assert [case_id for case_id, score in report.per_case if score.passed] == ["b-dear"]
     assert outcome(report, "c-slow")[0] == outcome(report, "d-never")[0] == "sut.cancelled"
 
 
