@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.cold_start import measure_cold_start
 from benchmarks.estimator_costs import measure_estimators
+from benchmarks.evidence import measure_evidence
 from benchmarks.loading import measure_loading
 from benchmarks.memory import measure_memory
 from benchmarks.results import Section, render
@@ -35,6 +36,8 @@ class Sizes:
     memory_cases: Sequence[int] = (200, 1_000, 5_000)
     estimator_units: Sequence[int] = (25, 200, 500)
     estimator_rounds: int = 5
+    warm_cases: int = 1_000
+    logged_runs: int = 1_000
 
 
 QUICK = Sizes(
@@ -46,6 +49,8 @@ QUICK = Sizes(
     memory_cases=(50, 200, 500),
     estimator_units=(25, 200),
     estimator_rounds=3,
+    warm_cases=250,
+    logged_runs=50,
 )
 
 
@@ -61,7 +66,9 @@ def measure(directory: Path, sizes: Sizes) -> list[Section]:
     memory = measure_memory(directory, sizes.memory_cases)
     _say("estimators")
     estimators = measure_estimators(sizes.estimator_units, sizes.estimator_rounds, seconds)
-    return [throughput, cold, loading, memory, estimators]
+    _say("evidence")
+    evidence = measure_evidence(directory, sizes.warm_cases, sizes.logged_runs, seconds)
+    return [throughput, cold, loading, memory, estimators, evidence]
 
 
 def _say(what: str) -> None:

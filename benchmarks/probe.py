@@ -3,6 +3,10 @@
 python probe.py run BENCH CONCURRENCY     a whole run, SUT null, through the Runner
 python probe.py plan BENCH                load and digest-check every case
 python probe.py walk BENCH                read every file of the cases, and nothing else
+python probe.py warm BENCH CONCURRENCY    a run with a store; warm from the second call on
+python probe.py parts BENCH CONCURRENCY   the share of journal, validation and log in a cold run
+python probe.py log BENCH RUNS            write a log of so many runs
+python probe.py verify BENCH              verify that log, and read and hash it for comparison
 """
 
 import json
@@ -11,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 def whole_run(bench: str, concurrency: str) -> dict[str, float]:
@@ -26,6 +31,7 @@ def whole_run(bench: str, concurrency: str) -> dict[str, float]:
         Runner().run_eval(
             task_class_name=Path(bench).name,
             bench_root=Path(bench).parent,
+            out_dir=own_log(bench, str(os.getpid())),
             options=options,
             system_under_test=NullSut(),
         )
@@ -55,6 +61,103 @@ def plain_walk(bench: str) -> dict[str, float]:
     return {"seconds": time.perf_counter() - started, "files": files}
 
 
+def own_log(bench: str, name: str) -> Path:
+    """Return where a measurement keeps its log: beside the bench, which is removed with it."""
+    root = Path(bench).parent
+    return root.parent / f"{root.name}-log-{name}"
+
+
+def warm_run(bench: str, concurrency: str) -> dict[str, float]:
+    """Time plan and run with a store that holds everything from the second call on."""
+    import asyncio
+
+    from codegenie.eval.models import RunOptions
+    from codegenie.eval.runner import Runner
+    from codegenie.eval.suts.own import NullSut
+
+    store = own_log(bench, "store")
+    started = time.perf_counter()
+    report = asyncio.run(
+        Runner().run_eval(
+            task_class_name=Path(bench).name,
+            bench_root=Path(bench).parent,
+            out_dir=own_log(bench, "warm"),
+            options=RunOptions(concurrency=int(concurrency), cache_dir=store),
+            system_under_test=NullSut(),
+        )
+    )
+    return {"seconds": time.perf_counter() - started, "cases": report.scored_count}
+
+
+def recorded_parts(bench: str, concurrency: str) -> dict[str, float]:
+    """Time validation, journal and log inside a cold run, and say what share of it they are."""
+    from codegenie.eval import trial, validation
+    from codegenie.eval.audit import AuditLog
+    from codegenie.eval.journal import Journal
+
+    spent = 0.0
+
+    def timed(work: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*arguments: object, **named: object) -> object:
+            nonlocal spent
+            started = time.perf_counter()
+            try:
+                return work(*arguments, **named)
+            finally:
+                spent += time.perf_counter() - started
+
+        return wrapper
+
+    vars(trial)["judge"] = timed(validation.judge)
+    AuditLog.append = timed(AuditLog.append)  # type: ignore[method-assign]
+    Journal._flush = timed(Journal._flush)  # type: ignore[method-assign]  # noqa: SLF001 - the one to time
+    started = time.perf_counter()
+    whole_run(bench, concurrency)
+    return {"share": spent / (time.perf_counter() - started)}
+
+
+def write_log(bench: str, runs: str) -> dict[str, float]:
+    """Run once, then append the same run under other ids: a log as large as many runs make it."""
+    from codegenie.eval.audit import AuditLog
+    from codegenie.eval.audit_chain import decode_record
+    from codegenie.eval.runner import SystemClock
+
+    whole_run(bench, "2")
+    first = own_log(bench, str(os.getpid()))
+    bodies = [decode_record(path.name, path.read_bytes()).body for path in sorted(first.glob("*.json"))]
+    log = AuditLog(own_log(bench, "many"), SystemClock())
+    for number in range(int(runs)):
+        run_id = f"run-{number}"
+        for body in bodies:
+            report = getattr(body, "report", None)
+            if report is None:
+                log.append(body, run_id)
+                continue
+            renamed = report.model_copy(update={"run_id": run_id})
+            log.append(body.model_copy(update={"report": renamed}), run_id)
+    return {"runs": float(runs)}
+
+
+def verify_whole_log(bench: str) -> dict[str, float]:
+    """Verify the large log; then only read and hash it, which any verification must."""
+    from blake3 import blake3
+
+    from codegenie.eval.inspection import verify_log
+    from codegenie.eval.runner import SystemClock
+
+    directory = own_log(bench, "many")
+    started = time.perf_counter()
+    verified = verify_log(directory, SystemClock(), artifacts=False)
+    seconds = time.perf_counter() - started
+    peak = peak_kib()
+    started = time.perf_counter()
+    for path in directory.glob("*.json"):
+        blake3(path.read_bytes()).hexdigest()
+    read_seconds = time.perf_counter() - started
+    runs = len(verified.history.runs)
+    return {"seconds": seconds, "read_seconds": read_seconds, "peak_kib": peak, "runs": runs}
+
+
 def peak_kib() -> int:
     """Return the largest resident size of this very process; ru_maxrss would inherit its parent's."""
     with open("/proc/self/status", encoding="ascii") as file:
@@ -65,7 +168,15 @@ def peak_kib() -> int:
 LARGEST_FILE = 8192
 """In the generated benches. A buffer of 1 MiB would double the time of the walk and flatter the plan."""
 
-MODES: dict[str, Callable[..., dict[str, float]]] = {"run": whole_run, "plan": plan_only, "walk": plain_walk}
+MODES: dict[str, Callable[..., dict[str, float]]] = {
+    "run": whole_run,
+    "plan": plan_only,
+    "walk": plain_walk,
+    "warm": warm_run,
+    "parts": recorded_parts,
+    "log": write_log,
+    "verify": verify_whole_log,
+}
 
 if __name__ == "__main__":
     print(json.dumps(MODES[sys.argv[1]](*sys.argv[2:])))

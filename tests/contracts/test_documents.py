@@ -245,7 +245,7 @@ def test_every_code_of_the_runner_has_a_row_with_its_fault() -> None:
 def commands() -> dict[str, click.Command]:
     found: dict[str, click.Command] = {}
     for path in sorted((SOURCE / "eval" / "cli").glob("*_command.py")):
-        found[path.stem.removesuffix("_command")] = importlib.import_module(
+        found[path.stem.removesuffix("_command").replace("_", "-")] = importlib.import_module(
             f"codegenie.eval.cli.{path.stem}"
         ).command
     return found
@@ -267,7 +267,7 @@ def test_every_variable_setting_and_schema_that_the_source_names_is_on_the_page(
     named = set(re.findall(r"\bCODEGENIE_[A-Z_]*[A-Z]\b", source))
     named |= set(re.findall(r'"(codegenie\.eval\.[a-z]+/\d+)"', source))
     named |= set(re.findall(r'^    "([a-z_]+)": \([a-z, ]+\),$', source, re.MULTILINE))
-    pages = text_of("reference/cli.md") + text_of("reference/report.md")
+    pages = "".join(text_of(f"reference/{page}.md") for page in ("cli", "report", "log"))
 
     assert {"CODEGENIE_DEBUG", "codegenie.eval.run/1", "concurrency"} <= named
     assert {name for name in named if f"`{name}" not in pages} == set()

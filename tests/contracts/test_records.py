@@ -120,6 +120,7 @@ CASE: dict[str, Any] = {
     "added_at": dt.date(2026, 11, 15),
     "last_validated_at": dt.date(2026, 11, 15),
     "digest": "0" * 64,
+    "input_digest": "0" * 64,
 }
 REFUSED: list[tuple[type[Record], dict[str, Any]]] = [
     (TrialScore, {**SCORE, "score": math.nan}),

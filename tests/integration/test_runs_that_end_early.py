@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from codegenie.eval.errors import BenchCaseDigestMismatch
+from codegenie.eval.evidence import TrialEvidence
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan, TrialScore
 from codegenie.eval.ports import SutCase, SutResult, SystemUnderTest
 from codegenie.eval.runner import Runner
@@ -149,11 +150,11 @@ class Watching:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def finished(self, case_id: str, trial: int, score: TrialScore) -> None:
+    def finished(self, evidence: TrialEvidence, score: TrialScore) -> None:
         """Hear of it."""
-        assert trial == 0
+        assert evidence.trial == 0
         assert 0 <= score.score <= 1
-        self.seen.append(case_id)
+        self.seen.append(evidence.case_id)
 
 
 async def until(condition: Any) -> None:  # noqa: ANN401 - a function without arguments

@@ -119,7 +119,7 @@ def case_copy() -> Iterator[Path]:
 
 def digest_or_refusal(case: Path) -> str:
     try:
-        return read_case_tree(case.parent, case.name)[0]
+        return read_case_tree(case.parent, case.name).digest
     except BenchCaseLoadError:
         return "refused"
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from codegenie.eval.models import RUNNER_CODES, Severity, TrialScore
 from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.validation import Verdict, judge
+from codegenie.eval.settling import settle
+from codegenie.eval.validation import judge
 from tests.bench_builder import BREAKDOWN_KEYS, OWN_MODES
 from tests.unit.test_validation import PERFECT, RUN, task_class
 
@@ -52,7 +53,7 @@ ends = st.builds(
 )
 
 
-def check(verdict: Verdict) -> None:
+def check(verdict: TrialScore) -> None:
     """Check what every verdict keeps; building the record checks the rest."""
     TrialScore(
         passed=verdict.passed,
@@ -85,7 +86,7 @@ def well_formed(stdout: bytes) -> bool:
     )
 
 
-def check_worth(run: RubricRun, verdict: Verdict) -> None:
+def check_worth(run: RubricRun, verdict: TrialScore) -> None:
     check(verdict)
     orderly = run.exit_code == 0 and run.signal is None and not (run.timed_out or run.leaked_processes)
     if not (orderly and not run.stdout_truncated and well_formed(run.stdout)):
@@ -99,18 +100,18 @@ def check_worth(run: RubricRun, verdict: Verdict) -> None:
 def test_arbitrary_bytes_are_judged_and_worth_nothing_unless_well_formed(stdout: bytes) -> None:
     run = replace(RUN, stdout=stdout)
 
-    check_worth(run, judge(run, TASK_CLASS, REDACTOR))
+    check_worth(run, settle(judge(run, TASK_CLASS, REDACTOR), None, 0))
 
 
 @given(ends)
 def test_arbitrary_ends_are_judged(run: RubricRun) -> None:
-    check_worth(run, judge(run, TASK_CLASS, REDACTOR))
+    check_worth(run, settle(judge(run, TASK_CLASS, REDACTOR), None, 0))
 
 
 @given(ends, st.floats(0.001, 1))
 def test_a_perfect_answer_is_worth_nothing_after_a_disorderly_end(run: RubricRun, score: float) -> None:
     perfect = replace(run, stdout=json.dumps({**PERFECT, "score": score}).encode())
-    verdict = judge(perfect, TASK_CLASS, REDACTOR)
+    verdict = settle(judge(perfect, TASK_CLASS, REDACTOR), None, 0)
 
     check_worth(perfect, verdict)
     assert verdict.passed == (
@@ -124,13 +125,13 @@ def test_a_perfect_answer_is_worth_nothing_after_a_disorderly_end(run: RubricRun
 def test_answers_that_are_nearly_right_are_judged_by_the_same_rules(answer: dict[str, Any]) -> None:
     run = replace(RUN, stdout=json.dumps(answer).encode())
 
-    check_worth(run, judge(run, TASK_CLASS, REDACTOR))
+    check_worth(run, settle(judge(run, TASK_CLASS, REDACTOR), None, 0))
 
 
 @given(st.dictionaries(keys, st.floats(0, 1), max_size=30))
 def test_of_any_breakdown_exactly_the_declared_part_is_kept(breakdown: dict[str, float]) -> None:
     run = replace(RUN, stdout=json.dumps({**PERFECT, "breakdown": breakdown}).encode())
-    verdict = judge(run, TASK_CLASS, REDACTOR)
+    verdict = settle(judge(run, TASK_CLASS, REDACTOR), None, 0)
 
     if any("\ud800" <= char <= "\udfff" for key in breakdown for char in key):
         return

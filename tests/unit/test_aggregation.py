@@ -41,6 +41,7 @@ def a_case(case_id: str, family: str | None = None) -> BenchCase:
         added_at=DATE,
         last_validated_at=DATE,
         digest=ZERO,
+        input_digest=ZERO,
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegenie.eval.cli.progress import LineProgress, LiveProgress
+from codegenie.eval.evidence import Answer, TrialEvidence
 from codegenie.eval.models import (
     BenchRunReport,
     BenchScore,
@@ -22,6 +23,11 @@ from codegenie.eval.reporting.terminal import floor3, render_report
 
 NOW = dt.datetime(2026, 11, 15, tzinfo=dt.UTC)
 ZERO = "0" * 64
+
+
+def a_trial(case_id: str, trial: int) -> TrialEvidence:
+    answer = Answer(passed=False, score=0.0)
+    return TrialEvidence(case_id=case_id, trial=trial, answer=answer, cost_usd=None, wall_clock_ms=0)
 
 
 def report_of(scores: dict[str, BenchScore], **fields: object) -> BenchRunReport:
@@ -154,9 +160,9 @@ SCORE = TrialScore(passed=True, score=0.9999)
 def test_plain_progress_is_one_line_a_trial() -> None:
     stream = io.StringIO()
     progress = LineProgress(3, stream)
-    progress.finished("a", 0, SCORE)
-    progress.finished("a", 1, TrialScore(passed=False, score=0.5))
-    progress.finished("b", 0, blocked("answer.wrong"))
+    progress.finished(a_trial("a", 0), SCORE)
+    progress.finished(a_trial("a", 1), TrialScore(passed=False, score=0.5))
+    progress.finished(a_trial("b", 0), blocked("answer.wrong"))
 
     assert stream.getvalue() == (
         "[1/3] a: passed, score 0.999\n"
@@ -168,8 +174,8 @@ def test_plain_progress_is_one_line_a_trial() -> None:
 def test_live_progress_is_one_line_that_is_rewritten_and_cleared() -> None:
     stream = io.StringIO()
     progress = LiveProgress(2, stream)
-    progress.finished("a", 0, SCORE)
-    progress.finished("b", 0, blocked("answer.wrong"))
+    progress.finished(a_trial("a", 0), SCORE)
+    progress.finished(a_trial("b", 0), blocked("answer.wrong"))
     progress.close()
 
     assert "\n" not in stream.getvalue()
@@ -186,4 +192,4 @@ class ClosedStream(io.StringIO):
 
 @pytest.mark.parametrize("kind", [LineProgress, LiveProgress])
 def test_a_reader_that_went_away_ends_no_run(kind: type[LineProgress] | type[LiveProgress]) -> None:
-    kind(1, ClosedStream()).finished("a", 0, SCORE)
+    kind(1, ClosedStream()).finished(a_trial("a", 0), SCORE)

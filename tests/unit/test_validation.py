@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import FailureModeSpec, Severity, TaskClass
+from codegenie.eval.models import FailureModeSpec, Severity, TaskClass, TrialScore
 from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.validation import Verdict, judge
+from codegenie.eval.settling import settle
+from codegenie.eval.validation import judge
 from tests.bench_builder import BREAKDOWN_KEYS, OWN_MODES, RUNNER_CODES
 
 SECRET = "sk-live-0123456789abcdef"
@@ -49,19 +50,19 @@ def task_class(keys: tuple[str, ...] = BREAKDOWN_KEYS) -> TaskClass:
     )
 
 
-def judged(run: RubricRun, keys: tuple[str, ...] = BREAKDOWN_KEYS) -> Verdict:
-    return judge(run, task_class(keys), Redactor(ENVIRONMENT))
+def judged(run: RubricRun, keys: tuple[str, ...] = BREAKDOWN_KEYS) -> TrialScore:
+    return settle(judge(run, task_class(keys), Redactor(ENVIRONMENT)), None, 0)
 
 
-def judged_bytes(stdout: bytes) -> Verdict:
+def judged_bytes(stdout: bytes) -> TrialScore:
     return judged(replace(RUN, stdout=stdout))
 
 
-def answered(**fields: object) -> Verdict:
+def answered(**fields: object) -> TrialScore:
     return judged_bytes(json.dumps({**PERFECT, **fields}).encode())
 
 
-def refused(verdict: Verdict, code: str = MALFORMED) -> str:
+def refused(verdict: TrialScore, code: str = MALFORMED) -> str:
     """Check that a verdict is one refusal and nothing else; return its detail."""
     assert (verdict.passed, verdict.score, verdict.breakdown) == (False, 0.0, {})
     [mode] = verdict.failure_modes
@@ -72,7 +73,7 @@ def refused(verdict: Verdict, code: str = MALFORMED) -> str:
 def test_a_well_formed_answer_is_taken_as_it_is() -> None:
     verdict = answered(score=0.25, breakdown={"accuracy": 0.5}, cost_usd=3, wall_clock_ms=1.5)
 
-    assert verdict == Verdict(passed=True, score=0.25, breakdown={"accuracy": 0.5})
+    assert verdict == TrialScore(passed=True, score=0.25, breakdown={"accuracy": 0.5})
 
 
 def test_a_whole_number_is_a_score() -> None:
@@ -189,7 +190,7 @@ def test_passed_with_nothing_scored_is_malformed() -> None:
 
 
 def test_not_passed_may_have_any_score() -> None:
-    assert answered(passed=False, score=0.9) == Verdict(passed=False, score=0.9)
+    assert answered(passed=False, score=0.9) == TrialScore(passed=False, score=0.9)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_at_most_sixteen_unknown_keys_are_named_and_always_the_same_ones() -> No
 
 
 def test_declared_keys_may_be_absent_and_need_not_add_up_to_the_score() -> None:
-    assert answered(score=1.0, breakdown={"accuracy": 0.0}) == Verdict(
+    assert answered(score=1.0, breakdown={"accuracy": 0.0}) == TrialScore(
         passed=True, score=1.0, breakdown={"accuracy": 0.0}
     )
 

@@ -140,3 +140,10 @@ def _deviation(micro: Sequence[int]) -> float:
     total = sum(micro)
     squares = n * sum(value * value for value in micro) - total * total
     return math.sqrt(squares / (n * (n - 1))) / MICRO
+
+
+def same_number(stored: object, computed: object) -> bool:
+    """Compare a stored value with the recomputed one; floats may differ in the last bits between machines."""
+    if isinstance(stored, float) and isinstance(computed, float):
+        return math.isclose(stored, computed, rel_tol=1e-9, abs_tol=1e-12)
+    return stored == computed

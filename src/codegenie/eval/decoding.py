@@ -64,15 +64,16 @@ def decode_toml(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def decode_yaml(raw: bytes, limit: int = LIMITS.yaml_bytes) -> Any:  # noqa: ANN401 - nested dict, list and str
+def decode_yaml(raw: bytes, limit: int = LIMITS.yaml_bytes, *, numbers: bool = False) -> Any:  # noqa: ANN401
     """Decode one YAML document of mappings, sequences and strings; every scalar is a string.
 
-    Takes the parser's events one at a time, so an alias bomb is refused at its first anchor and a
-    quarter of a megabyte of brackets, which keeps libyaml busy for minutes, at the deepest one allowed.
+    With `numbers`, a plain scalar that is a decimal number is one; a quoted one stays a string. Takes the
+    parser's events one at a time, so an alias bomb is refused at its first anchor and a quarter of a
+    megabyte of brackets, which keeps libyaml busy for minutes, at the deepest one allowed.
     """
     text = decode_text(raw, limit)
     try:
-        return _YamlBuilder(yaml.parse(text, Loader=_YAML_LOADER)).document()
+        return _YamlBuilder(yaml.parse(text, Loader=_YAML_LOADER), numbers=numbers).document()
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise DecodingRefused(f"not YAML: {_yaml_reason(error)}") from None
 
@@ -191,11 +192,22 @@ def _line(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark else 1
 
 
+# No exponents, no bare dots, no leading zeros: YAML 1.1 reads 010 as eight and 1_0 as ten, and people do not.
+_DECIMAL = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d{1,18})?", re.ASCII)
+
+
+def _number(text: str) -> object:
+    if not _DECIMAL.fullmatch(text):
+        return text
+    return float(text) if "." in text else int(text)
+
+
 class _YamlBuilder:
     """Builds plain values from parser events and refuses what the contract leaves out."""
 
-    def __init__(self, events: Iterator[yaml.Event]) -> None:
+    def __init__(self, events: Iterator[yaml.Event], *, numbers: bool) -> None:
         self._events = events
+        self._numbers = numbers
         self._depth = 0
 
     def document(self) -> Any:  # noqa: ANN401 - nested dict, list and str
@@ -217,7 +229,8 @@ class _YamlBuilder:
             raise DecodingRefused(f"line {line}: tags are not allowed")
         if isinstance(event, yaml.ScalarEvent):
             _check_characters(event.value)
-            return event.value
+            # libyaml gives a plain scalar the style '', PyYAML None; `implicit` says it in both.
+            return _number(event.value) if self._numbers and event.implicit[0] else event.value
         self._depth += 1
         if self._depth > LIMITS.nesting:
             raise DecodingRefused(f"line {line}: nested more than {LIMITS.nesting} levels deep")

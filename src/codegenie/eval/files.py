@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,8 @@ _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: should a pipe stand where a file stood, opening it must not wait for a writer.
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
+# What opening says of a link, of a socket and of a device without a driver.
+_NO_FILE = {errno.ELOOP, errno.ENXIO, errno.ENODEV}
 # Of these no tree is guilty; they stay OSErrors, so that nobody blames a bench for them.
 _OUR_OWN_TROUBLE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR}
 _REMOVAL_ROUNDS = 3
@@ -250,24 +252,65 @@ def write_private(path: str, chunks: Iterable[bytes], *, executable: bool = Fals
         os.close(descriptor)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file whole or not at all, durably."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def read_whole_file(path: Path, limit: int) -> bytes | None:
+    """Read a capped regular file, never through a link and never waiting; None where there is none."""
+    try:
+        descriptor = os.open(path, _OPEN_FILE)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        raise UnsafeTree(path.name, "is not a regular file") from None
+    try:
+        return read_descriptor(descriptor, path.name, limit)
+    finally:
+        os.close(descriptor)
+
+
+def read_descriptor(descriptor: int, name: str, limit: int) -> bytes:
+    """Read an open file from its beginning, if it is a regular one within its cap."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise UnsafeTree(name, "is not a regular file")
+    if status.st_size > limit:
+        raise UnsafeTree(name, f"is larger than {limit} bytes")
+    return FoundFile(name, executable=False, size=status.st_size, descriptor=descriptor).content()
+
+
+@contextmanager
+def written_beside(path: Path, content: bytes, *, durable: bool = True) -> Iterator[Path]:
+    """Give a new file next to `path` that holds `content`, to be moved or linked into its place."""
+    # Chance and not the process id, which comes again after a crash, and in two containers at once.
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+            if durable:
+                os.fsync(file.fileno())
+        yield temporary
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
-    parent = os.open(path.parent, _OPEN_DIRECTORY)
+
+
+def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Replace a file whole or not at all; by default it is on the disk when this returns."""
+    with written_beside(path, content, durable=durable) as temporary:
+        temporary.replace(path)
+    if durable:
+        sync_path(path.parent)
+
+
+def sync_path(path: Path) -> None:
+    """Put a file's content, or a directory's names, on the disk."""
+    descriptor = os.open(path, _OPEN_FILE)
     try:
-        os.fsync(parent)
+        os.fsync(descriptor)
     finally:
-        os.close(parent)
+        os.close(descriptor)
 
 
 def remove_tree(root: str) -> None:

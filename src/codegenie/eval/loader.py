@@ -25,6 +25,7 @@ from codegenie.eval.errors import (
     TaskClassNotFound,
 )
 from codegenie.eval.files import (
+    FoundFile,
     UnsafeTree,
     entry_kinds,
     open_directory,
@@ -274,20 +275,25 @@ def _check_case_entry(path: str) -> None:
         raise UnsafeTree(path, "is not part of a case (case.toml, input/, expected/, solution/)")
 
 
-def read_case_tree(cases: Path, case_id: str) -> tuple[str, bytes]:
-    """Hash every byte of a case and return the digest with the bytes of case.toml that were hashed."""
-    hasher = TreeHasher("case.v1")
+@dataclass(frozen=True, slots=True)
+class CaseTree:
+    """One pass over a case: the digest of all of it, that of its input, and the case.toml that was hashed."""
+
+    digest: str
+    input_digest: str
+    head: bytes
+
+
+def read_case_tree(cases: Path, case_id: str) -> CaseTree:
+    """Hash every byte of a case."""
+    hasher, given = TreeHasher("case.v1"), TreeHasher("input.v1")
     head: bytes | None = None
     try:
         for found in walk_files(f"{cases}/{case_id}", LIMITS.case_tree):
             _check_case_entry(found.path)
-            hasher.begin(found.path, found.size, executable=found.executable)
-            if found.path == "case.toml":
-                head = found.content()
-                hasher.content(head)
-                continue
-            for chunk in found.chunks():
-                hasher.content(chunk)
+            hashers = (hasher, given) if found.path.startswith("input/") else (hasher,)
+            content = _feed(found, hashers)
+            head = content if found.path == "case.toml" else head
     except UnsafeTree as unsafe:
         raise BenchCaseLoadError(
             f"case {case_id!r}: {unsafe}",
@@ -296,17 +302,28 @@ def read_case_tree(cases: Path, case_id: str) -> tuple[str, bytes]:
         ) from None
     if head is None:
         raise BenchCaseLoadError(f"case {case_id!r} has no case.toml", where=f"{cases}/{case_id}")
-    return hasher.hexdigest(), head
+    return CaseTree(hasher.hexdigest(), given.hexdigest(), head)
+
+
+def _feed(found: FoundFile, hashers: tuple[TreeHasher, ...]) -> bytes:
+    """Hash one file and return the last chunk of it, which is all of it where it is small."""
+    chunk = b""
+    for hasher in hashers:
+        hasher.begin(found.path, found.size, executable=found.executable)
+    for chunk in found.chunks():
+        for hasher in hashers:
+            hasher.content(chunk)
+    return chunk
 
 
 def _load_case(task_class: str, cases: Path, case_id: str, known: tuple[frozenset[str], str]) -> BenchCase:
     names, expected = known
-    computed, head = read_case_tree(cases, case_id)
-    if computed != expected:
-        raise BenchCaseDigestMismatch(case_id, expected, computed)
+    tree = read_case_tree(cases, case_id)
+    if tree.digest != expected:
+        raise BenchCaseDigestMismatch(case_id, expected, tree.digest)
     where = f"{cases}/{case_id}/case.toml"
     try:
-        fields = decode_toml(head)
+        fields = decode_toml(tree.head)
     except DecodingRefused as refusal:
         raise BenchCaseLoadError(f"case {case_id!r}: {refusal.message}", where=where) from None
     claimed = fields.get("case_id")
@@ -319,14 +336,21 @@ def _load_case(task_class: str, cases: Path, case_id: str, known: tuple[frozense
             f"case {case_id!r} says task_class = {ascii(fields.get('task_class'))[:80]}, not {task_class!r}",
             where=where,
         )
-    return _case_record(fields, computed, where)
+    return _case_record(fields, tree, where)
 
 
-def _case_record(fields: dict[str, Any], digest: str, where: str) -> BenchCase:
-    if "digest" in fields:
+def _case_record(fields: dict[str, Any], tree: CaseTree, where: str) -> BenchCase:
+    if fields.keys() & {"digest", "input_digest"}:
         raise BenchCaseLoadError("digest: is computed, not declared", where=where)
     try:
-        return BenchCase(**{"family": fields["case_id"], **fields, "digest": digest})
+        return BenchCase(
+            **{
+                "family": fields["case_id"],
+                **fields,
+                "digest": tree.digest,
+                "input_digest": tree.input_digest,
+            }
+        )
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(ascii(part).strip("'")[:80] for part in problem["loc"])
@@ -359,7 +383,7 @@ def digest_statuses(task_class: TaskClass) -> tuple[CaseDigest, ...]:
 
 
 def _digest_status(cases: Path, case_id: str, expected: str | None) -> CaseDigest:
-    computed, _ = read_case_tree(cases, case_id)
+    computed = read_case_tree(cases, case_id).digest
     status: DigestStatus = "missing" if expected is None else "current" if expected == computed else "stale"
     return CaseDigest(case_id, status, expected, computed)
 

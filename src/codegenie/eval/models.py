@@ -157,6 +157,7 @@ class BenchCase(Record):
     rubric_wall_clock_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     sut_wall_clock_seconds: Annotated[int, Field(ge=1, le=14_400)] = 1_800
     digest: Digest
+    input_digest: Digest
 
     @model_validator(mode="after")
     def _has_a_commit_unless_curated(self) -> Self:
@@ -202,6 +203,10 @@ class RunOptions(Record):
     timeout_seconds: Annotated[float, Field(gt=0)] | None = None
     max_cost_usd: Annotated[float, Field(ge=0)] | None = None
     isolation: Literal["auto", "namespace", "landlock", "subprocess"] = "auto"
+    # None: nothing is reused. `fresh`: a new measurement, which is kept but takes nothing from the store.
+    cache_dir: Path | None = None
+    fresh: bool = False
+    policy_digest: Digest | None = None
 
 
 class RunPlan(Record):
@@ -212,7 +217,7 @@ class RunPlan(Record):
     selection: Selection
     case_set_digest: Digest
     options: RunOptions
-    out_dir: Path | None = None
+    out_dir: Path
 
 
 class TrialScore(Record):

@@ -3,10 +3,13 @@
 import fnmatch
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from codegenie.eval.canonical import digest_json
 from codegenie.eval.errors import NoCaseMatches
 from codegenie.eval.models import BenchCase, RunOptions, RunPlan, Selection, TaskClass
+
+DEFAULT_OUT_DIR = ".codegenie/eval/runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ def build_plan(
     cases: tuple[BenchCase, ...],
     selection: Selection,
     options: RunOptions | None = None,
+    out_dir: Path | None = None,
 ) -> RunPlan:
     """Fix what will be run. Cases are ordered by id, whatever order they came in."""
     if not cases:
@@ -85,6 +89,26 @@ def build_plan(
         selection=selection,
         case_set_digest=case_set_digest(ordered),
         options=options or RunOptions(),
+        out_dir=out_dir or Path(DEFAULT_OUT_DIR),
+    )
+
+
+def plan_digest(plan: RunPlan) -> str:
+    """Hash everything that decides what is measured; how fast, and where it is kept, is left out."""
+    return digest_json(
+        "plan.v1",
+        {
+            "task_class": plan.task_class.name,
+            "rubric": plan.task_class.rubric_digest,
+            "taxonomy": plan.task_class.taxonomy_digest,
+            "minimums": dict(plan.task_class.min_cases_for_promotion),
+            "case_set": plan.case_set_digest,
+            "selection": plan.selection.model_dump(mode="json"),
+            "trials": plan.options.trials,
+            "timeout_seconds": plan.options.timeout_seconds,
+            "isolation": plan.options.isolation,
+            "policy": plan.options.policy_digest,
+        },
     )
 
 

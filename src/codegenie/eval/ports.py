@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from codegenie.eval.evidence import Answer, TrialEvidence
     from codegenie.eval.models import BenchCase, IsolationClass, SutBoundary, SutIdentity, TrialScore
 
 
@@ -51,6 +52,7 @@ class SutAnswer:
 
     output: bytes
     cost_usd: float | None
+    log: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class SutFault:
     code: str
     detail: str
     cost_usd: float | None = None
+    log: bytes = b""
 
 
 @runtime_checkable
@@ -129,6 +132,38 @@ class CaseStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a system under test produced before, and whether that was in this very run, before it died."""
+
+    produced: SutAnswer | SutFault
+    in_this_run: bool
+
+
+class TrialMemory(Protocol):
+    """What is known already of outputs and answers, and where new ones are kept."""
+
+    def output(self, case: BenchCase, trial: int) -> Remembered | None:
+        """Return what the system under test produced before, if that may be used again."""
+        ...
+
+    def keep_output(self, case: BenchCase, trial: int, produced: SutAnswer | SutFault) -> None:
+        """Keep what was produced, success or failure."""
+        ...
+
+    def answer(self, case: BenchCase, output: bytes) -> Answer | None:
+        """Return what the rubric said of this very output before."""
+        ...
+
+    def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> None:
+        """Keep what the rubric said."""
+        ...
+
+    def artifact(self, content: bytes) -> str:
+        """Keep bytes under their hash and return it."""
+        ...
+
+
 class Clock(Protocol):
     """The two clocks: one to write down, one to measure with."""
 
@@ -144,6 +179,6 @@ class Clock(Protocol):
 class Progress(Protocol):
     """Is told what happens during a run; decides nothing."""
 
-    def finished(self, case_id: str, trial: int, score: TrialScore) -> None:
+    def finished(self, evidence: TrialEvidence, score: TrialScore) -> None:
         """Hear that a trial has its score."""
         ...

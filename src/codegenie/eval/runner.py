@@ -8,27 +8,28 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
-from codegenie import __version__
 from codegenie.eval.aggregation import TrialKey, build_report
-from codegenie.eval.canonical import digest_json
+from codegenie.eval.evidence import TrialEvidence
 from codegenie.eval.fanout import fan_out
 from codegenie.eval.isolation.launcher import rubric_runner
 from codegenie.eval.loader import BenchRoot, load_cases, load_task_class
-from codegenie.eval.models import (
-    BenchCase,
-    BenchRunReport,
-    RunHeader,
-    RunOptions,
-    RunPlan,
-    Selection,
-    TrialScore,
+from codegenie.eval.memory import Explain
+from codegenie.eval.models import BenchCase, BenchRunReport, RunOptions, RunPlan, Selection, TrialScore
+from codegenie.eval.planning import (
+    DEFAULT_OUT_DIR,
+    CaseFilter,
+    build_plan,
+    check_filter,
+    describe_filter,
+    wanted_cases,
 )
-from codegenie.eval.planning import CaseFilter, build_plan, check_filter, describe_filter, wanted_cases
-from codegenie.eval.ports import Clock, Progress, RubricRunner, SutRunner, SystemUnderTest
+from codegenie.eval.ports import CaseStore, Clock, Progress, SutRunner, SystemUnderTest
+from codegenie.eval.recording import RecordedRun, RunParts, RunRecord, begin_run
 from codegenie.eval.sanitising import Redactor
+from codegenie.eval.settling import settled
 from codegenie.eval.snapshot import CaseSnapshots, run_directory
 from codegenie.eval.suts.in_process import InProcessSut
-from codegenie.eval.trial import Budget, Stop, TrialParts, cancelled_score, run_trial
+from codegenie.eval.trial import Budget, Stop, TrialParts, cancelled_evidence, run_trial
 
 
 class SystemClock:
@@ -46,7 +47,7 @@ class SystemClock:
 class SilentProgress:
     """Says nothing."""
 
-    def finished(self, case_id: str, trial: int, score: TrialScore) -> None:
+    def finished(self, evidence: TrialEvidence, score: TrialScore) -> None:
         """Hear that a trial has its score."""
 
 
@@ -63,9 +64,16 @@ class PlanArguments(TypedDict, total=False):
 class Runner:
     """Runs a task class against a system under test, with the default parts unless others are given."""
 
-    def __init__(self, *, clock: Clock | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        progress: Progress | None = None,
+        explain: Explain | None = None,
+    ) -> None:
         self._clock = clock or SystemClock()
         self._progress = progress or SilentProgress()
+        self._explain = explain
 
     def plan(
         self,
@@ -85,8 +93,9 @@ class Runner:
             case_filter=describe_filter(case_filter),
             available_cases=available,
         )
-        plan = build_plan(task_class, cases, selection, options)
-        return plan if out_dir is None else plan.model_copy(update={"out_dir": Path(out_dir)})
+        return build_plan(
+            task_class, cases, selection, options or RunOptions(), Path(out_dir or DEFAULT_OUT_DIR).absolute()
+        )
 
     async def execute(
         self,
@@ -96,32 +105,30 @@ class Runner:
         stop: Stop | None = None,
     ) -> BenchRunReport:
         """Run every planned trial and return the report; every planned case is in it."""
-        stop = stop or Stop()
+        recorded = await self.record(plan, system_under_test=system_under_test, stop=stop)
+        return recorded.report
+
+    async def record(
+        self,
+        plan: RunPlan,
+        *,
+        system_under_test: SystemUnderTest | SutRunner,
+        stop: Stop | None = None,
+    ) -> RecordedRun:
+        """Like `execute`, and also say where in the log the run stands."""
         sut = (
             system_under_test if isinstance(system_under_test, SutRunner) else InProcessSut(system_under_test)
         )
-        started = self._clock.now()
+        stop = stop or Stop()
         async with AsyncExitStack() as held:
             directory = held.enter_context(run_directory())
             held.push_async_callback(sut.close)
             rubrics = rubric_runner(plan.options.isolation, directory)
             held.push_async_callback(rubrics.close)
-            parts = TrialParts(
-                task_class=plan.task_class,
-                store=CaseSnapshots(plan.task_class, directory),
-                sut=sut,
-                rubrics=rubrics,
-                redactor=Redactor(os.environ),
-                clock=self._clock,
-                stop=stop,
-                budget=Budget(plan.options.max_cost_usd, stop),
-                timeout_seconds=plan.options.timeout_seconds,
-            )
             await stop.unless_agents_stop(sut.prepare())
-            outcomes = await self._run_trials(plan, parts)
-        for case, trial in _planned(plan):
-            outcomes.setdefault((case.case_id, trial), cancelled_score(stop.reason))
-        return build_report(plan, outcomes, _header(plan, sut, rubrics, (started, self._clock.now())))
+            return await self._recorded(
+                RunParts(plan, sut, rubrics, stop), CaseSnapshots(plan.task_class, directory)
+            )
 
     async def run_eval(
         self, *, system_under_test: SystemUnderTest | SutRunner, **what: Unpack[PlanArguments]
@@ -129,42 +136,62 @@ class Runner:
         """Plan and execute; takes what `plan` takes."""
         return await self.execute(self.plan(**what), system_under_test=system_under_test)
 
-    async def _run_trials(self, plan: RunPlan, parts: TrialParts) -> dict[TrialKey, TrialScore]:
-        outcomes: dict[TrialKey, TrialScore] = {}
+    async def _recorded(self, run: RunParts, store: CaseStore) -> RecordedRun:
+        """Write the start, run the trials, write the finish; what ends early stays open in the log."""
+        plan, began = run.plan, self._clock.now()
+        start = run.start()
+        resume = plan.options.cache_dir is not None and not plan.options.fresh
+        record = begin_run(start, plan.out_dir, self._clock, resume=resume)
+        memory = run.memory(start, record.run_id, self._explain)
+        trial_parts = TrialParts(
+            task_class=plan.task_class,
+            store=store,
+            sut=run.sut,
+            rubrics=run.rubrics,
+            memory=memory,
+            redactor=Redactor(os.environ),
+            clock=self._clock,
+            stop=run.stop,
+            budget=Budget(plan.options.max_cost_usd, run.stop),
+            timeout_seconds=plan.options.timeout_seconds,
+        )
+        head = None
+        try:
+            known = dict(record.known)
+            await self._run_trials(plan, trial_parts, record, known)
+            trials = tuple(
+                known.get((case.case_id, trial)) or cancelled_evidence(case.case_id, trial, run.stop.reason)
+                for case, trial in _planned(plan)
+            )
+            outcomes = {(one.case_id, one.trial): settled(one) for one in trials}
+            report = build_report(
+                plan, outcomes, run.header(start, record.run_id, (began, self._clock.now()))
+            )
+            head = record.finish(report, trials) if report.complete else None
+        finally:
+            if head is None:
+                record.leave()
+        return RecordedRun(report, head, (*record.notes, *memory.warnings))
+
+    async def _run_trials(
+        self, plan: RunPlan, parts: TrialParts, record: RunRecord, known: dict[TrialKey, TrialEvidence]
+    ) -> None:
+        # What a dead run had spent counts: resuming it does not start a new budget.
+        for evidence in record.known.values():
+            parts.budget.charge(evidence.cost_usd)
+            self._progress.finished(evidence, settled(evidence))
 
         async def work(item: tuple[BenchCase, int]) -> None:
-            if parts.stop.requested:
-                return
             case, trial = item
-            score = await run_trial(parts, case, trial)
-            outcomes[case.case_id, trial] = score
-            self._progress.finished(case.case_id, trial, score)
+            if parts.stop.requested or (case.case_id, trial) in known:
+                return
+            evidence = await run_trial(parts, case, trial)
+            await record.keep(evidence)
+            known[case.case_id, trial] = evidence
+            self._progress.finished(evidence, settled(evidence))
 
         await fan_out(_planned(plan), work, plan.options.concurrency)
-        return outcomes
 
 
 def _planned(plan: RunPlan) -> Iterator[tuple[BenchCase, int]]:
     return ((case, trial) for case in plan.cases for trial in range(plan.options.trials))
-
-
-def _header(
-    plan: RunPlan, sut: SutRunner, rubrics: RubricRunner, span: tuple[dt.datetime, dt.datetime]
-) -> RunHeader:
-    started, ended = span
-    return RunHeader(
-        run_id=f"{started:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}",
-        task_class=plan.task_class.name,
-        harness_version=__version__,
-        sut=sut.identity,
-        sut_identity_digest=digest_json("sut-identity.v1", sut.identity.model_dump(mode="json")),
-        rubric_digest=plan.task_class.rubric_digest,
-        taxonomy_digest=plan.task_class.taxonomy_digest,
-        case_set_digest=plan.case_set_digest,
-        sut_boundary=sut.boundary,
-        isolation_class=rubrics.isolation_class,
-        selection=plan.selection,
-        trials=plan.options.trials,
-        started_at=started,
-        ended_at=ended,
-    )

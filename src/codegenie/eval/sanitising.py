@@ -4,6 +4,7 @@ Two dangers: a control character that steers a terminal (threats UI-04), and a s
 that was read and written back (ADR-0001). Both are met here and nowhere else.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 
@@ -44,10 +45,11 @@ class Redactor:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         values = {value.strip() for name, value in environment.items() if name not in HARMLESS_VARIABLES}
-        secrets = sorted(_spellings(values))
+        spellings = _spellings(value for value in values if len(value) >= LIMITS.secret_characters)
+        secrets = sorted({tuple(spelling.split()) for spelling in spellings})
         # White space as any white space: folding a text to one line may not bring a secret back together.
         self._secrets = [(re.compile(r"\s+".join(map(re.escape, words))), words[0]) for words in secrets]
-        self._longest = max(map(len, values), default=0) if secrets else 0
+        self._longest = max(map(len, spellings), default=0)
 
     def clean(self, text: str) -> str:
         """Replace every secret value in `text`."""
@@ -67,6 +69,13 @@ class Redactor:
             for match in pattern.finditer(text)
         ]
 
+    def clean_head(self, text: str) -> str:
+        """Clean a text whose end was cut off, likewise."""
+        if not self._longest:
+            return text
+        start = max(0, len(text) - self._longest)
+        return _covered(text, [(start, len(text)), *self._found(text)]).removesuffix(REDACTED)
+
     def detail(self, text: str) -> str:
         """Clean first and shorten after: cutting first could leave half a secret."""
         return one_line(self.clean(text))
@@ -82,12 +91,13 @@ def _covered(text: str, spans: Iterable[tuple[int, int]]) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _spellings(values: Iterable[str]) -> set[tuple[str, ...]]:
-    """Return each value as its words; also its single lines, and how undecodable bytes look once replaced."""
+def _spellings(values: Iterable[str]) -> set[str]:
+    """Return each value; also line by line, with undecodable bytes replaced, and as it stands in JSON."""
     spellings = set()
     for value in values:
         replaced = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        for text in (value, replaced, *value.splitlines()):
+        escaped = (json.dumps(replaced)[1:-1], json.dumps(replaced, ensure_ascii=False)[1:-1])
+        for text in (value, replaced, *value.splitlines(), *escaped):
             if len(text.strip()) >= LIMITS.secret_characters and text.strip() not in REDACTED:
-                spellings.add(tuple(text.split()))
+                spellings.add(text.strip())
     return spellings

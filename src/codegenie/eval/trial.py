@@ -1,17 +1,32 @@
-"""One case from system under test to score. Sees the world through ports only."""
+"""One case from system under test to evidence. Sees the world through ports only."""
 
 import asyncio
 import json
 from collections.abc import Collection, Coroutine
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
-from codegenie.eval.models import BenchCase, TaskClass, TrialScore
-from codegenie.eval.ports import CaseStore, Clock, RubricRunner, SutAnswer, SutCase, SutFault, SutRunner
+from codegenie.eval.evidence import Answer, TrialEvidence
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import BenchCase, TaskClass
+from codegenie.eval.ports import (
+    CaseStore,
+    Clock,
+    RubricRun,
+    RubricRunner,
+    SutAnswer,
+    SutCase,
+    SutFault,
+    SutRunner,
+    TrialMemory,
+)
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.validation import Verdict, blocking, failed, judge
+from codegenie.eval.validation import failed, judge
 
 T = TypeVar("T")
+Produced = SutAnswer | SutFault
+Reused = Literal["none", "output", "score", "both"]
+_REDACTED_OUTPUT = "output_redacted"
 
 
 class Stop:
@@ -121,6 +136,7 @@ class TrialParts:
     store: CaseStore
     sut: SutRunner
     rubrics: RubricRunner
+    memory: TrialMemory
     redactor: Redactor
     clock: Clock
     stop: Stop
@@ -128,61 +144,116 @@ class TrialParts:
     timeout_seconds: float | None = None
 
 
+def sut_seconds(case: BenchCase, timeout_seconds: float | None) -> float:
+    """Return the deadline of a system under test: the case's own, lowered by `--timeout`."""
+    seconds = float(case.sut_wall_clock_seconds)
+    return seconds if timeout_seconds is None else min(seconds, timeout_seconds)
+
+
 def rubric_request(case: BenchCase, output: bytes) -> bytes:
     """Write the one document that a rubric reads: the case and the output, and not whom it judges."""
-    fields = case.model_dump(mode="json", exclude={"digest"}, exclude_none=True)
+    fields = case.model_dump(mode="json", exclude={"digest", "input_digest"}, exclude_none=True)
     head = {"protocol": 1, "case": fields, "input_dir": "input", "expected_dir": "expected"}
     return json.dumps(head, ensure_ascii=False).encode()[:-1] + b', "harness_output": ' + output + b"}"
 
 
-async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialScore:
-    """Ask the system under test, then the rubric, and return what that comes to."""
+async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialEvidence:
+    """Ask the system under test, then the rubric; reuse what is known; return the evidence."""
     started = parts.clock.monotonic()
-    answer = await parts.stop.unless_agents_stop(_ask(parts, case, trial))
-    cost_usd = None if answer is None else answer.cost_usd
-    parts.budget.charge(cost_usd)
-    if isinstance(answer, SutAnswer):
-        judged = await parts.stop.unless_everything_stops(_judge(parts, case, answer.output))
-        verdict = judged or failed("sut.cancelled", parts.stop.reason)
-    elif isinstance(answer, SutFault):
-        verdict = failed(answer.code, parts.redactor.detail(answer.detail))
+    remembered = parts.memory.output(case, trial)
+    reused: Reused = "none" if remembered is None or remembered.in_this_run else "output"
+    if remembered is not None:
+        produced: Produced | None = remembered.produced
     else:
-        verdict = failed("sut.cancelled", parts.stop.reason)
-    elapsed = parts.clock.monotonic() - started
-    return _score(verdict, cost_usd, elapsed)
+        produced = await parts.stop.unless_agents_stop(_ask(parts, case, trial))
+        parts.budget.charge(None if produced is None else produced.cost_usd)
+    artifacts = {} if produced is None else _keep_produced(parts, produced)
+    # An output that holds a secret of ours is judged, but it is written to no disk.
+    if produced is not None and remembered is None and _REDACTED_OUTPUT not in artifacts:
+        parts.memory.keep_output(case, trial, produced)
+    if isinstance(produced, SutAnswer):
+        answer = parts.memory.answer(case, produced.output)
+        if answer is None:
+            answer = await _judged(parts, case, produced.output, artifacts)
+        else:
+            reused = "score" if reused == "none" else "both"
+    elif isinstance(produced, SutFault):
+        answer = failed(produced.code, produced.detail)
+    else:
+        answer = failed("sut.cancelled", parts.stop.reason)
+    return TrialEvidence(
+        case_id=case.case_id,
+        trial=trial,
+        answer=answer,
+        cost_usd=None if produced is None else produced.cost_usd,
+        wall_clock_ms=round((parts.clock.monotonic() - started) * 1000),
+        reused=reused,
+        artifacts=artifacts,
+    )
 
 
-async def _ask(parts: TrialParts, case: BenchCase, trial: int) -> SutAnswer | SutFault:
-    seconds = float(case.sut_wall_clock_seconds)
-    if parts.timeout_seconds is not None:
-        seconds = min(seconds, parts.timeout_seconds)
-    if not parts.sut.wants_input:
-        return await parts.sut.ask(SutCase(case.case_id, case.task_class, "", trial), seconds)
-    with parts.store.for_sut(case) as directory:
-        return await parts.sut.ask(
-            SutCase(case.case_id, case.task_class, str(directory / "input"), trial), seconds
-        )
+async def _ask(parts: TrialParts, case: BenchCase, trial: int) -> Produced:
+    seconds = sut_seconds(case, parts.timeout_seconds)
+    if parts.sut.wants_input:
+        with parts.store.for_sut(case) as directory:
+            sut_case = SutCase(case.case_id, case.task_class, str(directory / "input"), trial)
+            produced = await parts.sut.ask(sut_case, seconds)
+    else:
+        produced = await parts.sut.ask(SutCase(case.case_id, case.task_class, "", trial), seconds)
+    # Free text is cleaned where it comes in; nothing behind this line has seen it otherwise.
+    log = _clean_end(parts.redactor, produced.log, LIMITS.sut_log_bytes).encode()
+    if isinstance(produced, SutFault):
+        return replace(produced, detail=parts.redactor.detail(produced.detail), log=log)
+    return replace(produced, log=log)
 
 
-async def _judge(parts: TrialParts, case: BenchCase, output: bytes) -> Verdict:
+async def _judged(parts: TrialParts, case: BenchCase, output: bytes, artifacts: dict[str, str]) -> Answer:
+    run = await parts.stop.unless_everything_stops(_judge(parts, case, output))
+    if run is None:
+        return failed("sut.cancelled", parts.stop.reason)
+    answer = judge(run, parts.task_class, parts.redactor)
+    parts.memory.keep_answer(case, output, answer)
+    texts = {
+        "rubric_stdout": _clean_beginning(parts.redactor, run.stdout, cut=run.stdout_truncated),
+        "rubric_stderr": _clean_end(parts.redactor, run.stderr, LIMITS.rubric_stderr_bytes),
+    }
+    artifacts |= _keep_texts(parts, texts)
+    return answer
+
+
+async def _judge(parts: TrialParts, case: BenchCase, output: bytes) -> RubricRun:
     with parts.store.for_rubric(case) as directory:
-        run = await parts.rubrics.run(
-            directory, rubric_request(case, output), float(case.rubric_wall_clock_seconds)
-        )
-    return judge(run, parts.task_class, parts.redactor)
+        seconds = float(case.rubric_wall_clock_seconds)
+        return await parts.rubrics.run(directory, rubric_request(case, output), seconds)
 
 
-def cancelled_score(reason: str) -> TrialScore:
-    """Return the score of a planned trial that never started."""
-    return TrialScore(passed=False, score=0.0, failure_modes=(blocking("sut.cancelled", reason),))
+def _keep_produced(parts: TrialParts, produced: Produced) -> dict[str, str]:
+    kept = {"sut_log": parts.memory.artifact(produced.log)} if produced.log else {}
+    if isinstance(produced, SutAnswer):
+        cleaned = parts.redactor.clean(produced.output.decode()).encode()
+        # A cleaned output is not the one that was judged, and must not be taken for it by a re-score.
+        name = "output" if cleaned == produced.output else _REDACTED_OUTPUT
+        kept[name] = parts.memory.artifact(cleaned)
+    return kept
 
 
-def _score(verdict: Verdict, cost_usd: float | None, seconds: float) -> TrialScore:
-    return TrialScore(
-        passed=verdict.passed,
-        score=verdict.score,
-        breakdown=verdict.breakdown,
-        failure_modes=verdict.failure_modes,
-        cost_usd=cost_usd,
-        wall_clock_ms=round(seconds * 1000),
+def _keep_texts(parts: TrialParts, texts: dict[str, str]) -> dict[str, str]:
+    return {name: parts.memory.artifact(text.encode()) for name, text in texts.items() if text}
+
+
+def _clean_beginning(redactor: Redactor, raw: bytes, *, cut: bool) -> str:
+    text = raw.decode("utf-8", "replace")
+    return redactor.clean_head(text) if cut else redactor.clean(text)
+
+
+def _clean_end(redactor: Redactor, raw: bytes, limit: int) -> str:
+    """Clean the end of a stream; where more came before it, half a secret may stand at the cut."""
+    text = raw.decode("utf-8", "replace")
+    return redactor.clean_tail(text) if len(raw) >= limit else redactor.clean(text)
+
+
+def cancelled_evidence(case_id: str, trial: int, reason: str) -> TrialEvidence:
+    """Return the evidence of a planned trial that never started."""
+    return TrialEvidence(
+        case_id=case_id, trial=trial, answer=failed("sut.cancelled", reason), cost_usd=None, wall_clock_ms=0
     )

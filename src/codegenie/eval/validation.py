@@ -5,7 +5,6 @@ then its words against what the bench declared. The first that fails decides; no
 """
 
 import errno
-from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import Field, ValidationError
@@ -13,6 +12,7 @@ from pydantic import Field, ValidationError
 from codegenie.eval.breakdown import banned_part
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused
+from codegenie.eval.evidence import Answer
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import (
     RESERVED_PREFIXES,
@@ -21,7 +21,6 @@ from codegenie.eval.models import (
     Severity,
     Share,
     TaskClass,
-    quantise,
 )
 from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor, one_line
@@ -51,19 +50,9 @@ class _Answer(Record):
     wall_clock_ms: Annotated[float, Field(ge=0)] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a case came to by its rubric's word, after all checks."""
-
-    passed: bool
-    score: float
-    breakdown: dict[str, float] = field(default_factory=dict)
-    failure_modes: tuple[FailureMode, ...] = ()
-
-
-def failed(code: str, detail: str | None = None) -> Verdict:
-    """Return the verdict of a case without one: not passed, score 0, one typed block failure."""
-    return Verdict(passed=False, score=0.0, failure_modes=(blocking(code, detail),))
+def failed(code: str, detail: str | None = None) -> Answer:
+    """Return the answer on a trial without one: not passed, score 0, one typed block failure."""
+    return Answer(passed=False, score=0.0, failure_modes=(blocking(code, detail),))
 
 
 def blocking(code: str, detail: str | None = None) -> FailureMode:
@@ -73,7 +62,7 @@ def blocking(code: str, detail: str | None = None) -> FailureMode:
     )
 
 
-def judge(run: RubricRun, task_class: TaskClass, redactor: Redactor) -> Verdict:
+def judge(run: RubricRun, task_class: TaskClass, redactor: Redactor) -> Answer:
     """Turn what a rubric child left behind into a verdict on its case."""
     if run.timed_out:
         return failed("rubric.timeout")
@@ -133,7 +122,7 @@ def _first_problem(error: ValidationError, redactor: Redactor) -> str:
     return f"{place}: {problem['msg']}"
 
 
-def _weigh(answer: _Answer, task_class: TaskClass, redactor: Redactor) -> Verdict:
+def _weigh(answer: _Answer, task_class: TaskClass, redactor: Redactor) -> Answer:
     """Check every word against what the bench declared; a block-severity failure takes the score."""
     declared = frozenset(task_class.breakdown_keys)
     breakdown: dict[str, float] = {}
@@ -148,13 +137,11 @@ def _weigh(answer: _Answer, task_class: TaskClass, redactor: Redactor) -> Verdic
         for key in unknown_keys[: LIMITS.unknown_keys_reported]
     ]
     modes += [_known_mode(mode, task_class, redactor) for mode in answer.failure_modes]
-    unique = tuple(dict.fromkeys(modes))
-    blocked = any(mode.severity is Severity.BLOCK for mode in unique)
-    return Verdict(
-        passed=answer.passed and not blocked,
-        score=0.0 if blocked else quantise(answer.score),
+    return Answer(
+        passed=answer.passed,
+        score=answer.score,
         breakdown=breakdown,
-        failure_modes=unique,
+        failure_modes=tuple(dict.fromkeys(modes)),
     )
 
 

@@ -21,8 +21,13 @@ from codegenie.eval.sanitising import printable
 _COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "Run a task class against a system under test and report.",
+        "verify": "Recompute everything that a log or a bundle claims.",
+        "promote-verdict": "Say whether the log proves a tier. A human promotes.",
+        "show": "Show a run, or what one case of it left behind.",
+        "export": "Pack one run into a file that a third party can verify.",
         "digest": "Compare or write the digests of a task class's cases.",
         "list": "List the task classes of the bench roots.",
+        "cache": "Look after the outcome store.",
         "demo": "Run the embedded bench and show what is refused.",
     }
 )
@@ -39,7 +44,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"codegenie.eval.cli.{cmd_name}_command")
+        module = importlib.import_module(f"codegenie.eval.cli.{cmd_name.replace('-', '_')}_command")
         command: click.Command = module.command
         return command
 

@@ -1,22 +1,33 @@
 """`codegenie eval demo`: the embedded bench, honest runs first, then what is refused. Offline, no key."""
 
 import asyncio
-import json
 import shutil
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
-from codegenie.eval.cli.run_command import execute_until_signal
+from codegenie.eval.audit_chain import record_name
+from codegenie.eval.cli.output import say, say_json
+from codegenie.eval.cli.run_command import record_until_signal
 from codegenie.eval.cli.settings import json_option
-from codegenie.eval.errors import BenchCaseDigestMismatch, HarnessFailure
-from codegenie.eval.models import BenchRunReport
+from codegenie.eval.errors import HarnessFailure, IntegrityError
+from codegenie.eval.gating import Gatekeeper, load_policy
+from codegenie.eval.inspection import verify_log
+from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
+from codegenie.eval.promotion import PromotionVerdict
 from codegenie.eval.reporting.terminal import floor3, render_report
-from codegenie.eval.runner import Runner
+from codegenie.eval.reporting.verdicts import render_verdict
+from codegenie.eval.runner import Runner, SystemClock
 from codegenie.eval.suts.specs import SutRequest, open_sut
+from codegenie.eval.tiers import TierPolicy
 
 _TASK_CLASS = "dependency-pin"
+_TIER = "bronze"
+_POLICY = "thresholds: {bronze: 0.5, silver: 0.8, gold: 0.9}\n"
 _TOUCHED_CASE = "requests-2-31-0"
 
 
@@ -29,64 +40,100 @@ def embedded_benches() -> Path:
     raise HarnessFailure("the embedded bench is missing", where=str(package), hint="install codegenie again")
 
 
-def _run(bench_root: Path, spec: str) -> BenchRunReport:
-    plan = Runner().plan(task_class_name=_TASK_CLASS, bench_root=bench_root)
-    sut = open_sut(SutRequest(spec), plan)
-    report, signal_code = asyncio.run(execute_until_signal(plan, sut, quiet=True))
-    if signal_code:
-        click.echo("codegenie: interrupted", err=True)
-        raise click.exceptions.Exit(signal_code)
-    return report
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A copy of the benches, a policy and a log of its own, gone when the demo is over."""
+
+    bench_root: Path
+    log: Path
+    policy: TierPolicy
+
+    def plan(self, policy_digest: str | None = None) -> RunPlan:
+        """Load and check the bench."""
+        return Runner().plan(
+            task_class_name=_TASK_CLASS,
+            bench_root=self.bench_root,
+            out_dir=self.log,
+            options=RunOptions(policy_digest=policy_digest),
+        )
+
+    def run(self, spec: str) -> tuple[BenchRunReport, PromotionVerdict]:
+        """Record a run and ask the gate about it."""
+        plan = self.plan(self.policy.digest)
+        sut = open_sut(SutRequest(spec), plan)
+        recorded, signal_code = asyncio.run(record_until_signal(plan, sut, quiet=True))
+        if signal_code:
+            click.echo("codegenie: interrupted", err=True)
+            raise click.exceptions.Exit(signal_code)
+        log = verify_log(self.log, SystemClock())
+        keeper = Gatekeeper(log, self.policy, self.bench_root, SystemClock())
+        return recorded.report, keeper.judge(log.find(recorded.report.run_id), _TIER)
+
+    def refused_case(self) -> IntegrityError:
+        """Name another release as withdrawn in one expected answer."""
+        answer = self.bench_root / _TASK_CLASS / "cases" / _TOUCHED_CASE / "expected" / "answer.json"
+        return _refusal(answer, b'"2.32.0', self.plan)
+
+    def refused_record(self) -> IntegrityError:
+        """Lower the mean of the first run in its record."""
+        finish = self.log / record_name(1)
+        return _refusal(finish, b'"mean_score":1', lambda: verify_log(self.log, SystemClock()))
 
 
-def _refused_after_edit(bench_root: Path) -> BenchCaseDigestMismatch:
-    """Change one byte of an answer and expect the plan to be refused before any agent is asked."""
-    answer = bench_root / _TASK_CLASS / "cases" / _TOUCHED_CASE / "expected" / "answer.json"
-    raw = bytearray(answer.read_bytes())
-    raw[-2] ^= 1
-    answer.write_bytes(raw)
+def _set(directory: Path) -> _Stage:
+    tiers = directory / "trust-tiers.yaml"
+    tiers.write_text(_POLICY, encoding="utf-8")
+    shutil.copytree(embedded_benches(), directory / "bench")
+    policy = load_policy(tiers)
+    if policy is None:
+        raise RuntimeError("the demo lost its own policy")
+    return _Stage(directory / "bench", directory / "runs", policy)
+
+
+def _refusal(file: Path, up_to: bytes, check: Callable[[], object]) -> IntegrityError:
+    """Flip the last bit of the byte in which `up_to` ends, and expect the check to refuse it."""
+    raw = bytearray(file.read_bytes())
+    raw[raw.index(up_to) + len(up_to) - 1] ^= 1
+    file.write_bytes(raw)
     try:
-        Runner().plan(task_class_name=_TASK_CLASS, bench_root=bench_root)
-    except BenchCaseDigestMismatch as refusal:
+        check()
+    except IntegrityError as refusal:
         return refusal
-    raise RuntimeError("an edited case was taken")
+    raise RuntimeError(f"a flipped bit in {file.name} was taken")
 
 
 @click.command("demo")
 @json_option
 def command(as_json: bool) -> None:
-    """Run the embedded bench and show what is refused."""
-
-    def say(text: str) -> None:
-        if not as_json:
-            click.echo(text)
-
+    """Run the embedded bench, judge the runs, and show what is refused."""
+    show = (lambda _lines: None) if as_json else say
     with tempfile.TemporaryDirectory(prefix="codegenie-demo-") as temporary:
-        bench_root = Path(temporary) / "bench"
-        shutil.copytree(embedded_benches(), bench_root)
-        say("1. An agent that knows every answer: what the bench can show at best.\n")
-        oracle = _run(bench_root, "oracle")
-        say("\n".join(render_report(oracle)))
-        say(
-            f"\n   Perfect, and still no 1.0: {oracle.units} units certify"
-            f" {floor3(oracle.certified_lower_95)}. More would need more cases.\n"
-        )
-        say("2. An agent that does nothing: what the bench gives away.\n")
-        null = _run(bench_root, "null")
-        say("\n".join(render_report(null)))
-        say("\n3. One byte of an expected answer is changed, its digest is not.\n")
-        refusal = _refused_after_edit(bench_root)
-        say(f"   exit {refusal.exit_code}: {refusal.message}")
-        say("\nNext: codegenie eval run dependency-pin --sut python:your_module:your_agent")
+        stage = _set(Path(temporary))
+        show(["1. An agent that knows every answer: what the bench can show at best.", ""])
+        oracle, best = stage.run("oracle")
+        certified = floor3(oracle.certified_lower_95)
+        show([*render_report(oracle), *render_verdict(best)])
+        show([f"   Perfect, and still no 1.0: {oracle.units} units certify {certified}.", ""])
+        show(["2. An agent that does nothing: what the bench gives away.", ""])
+        null, worst = stage.run("null")
+        show([*render_report(null), *render_verdict(worst), ""])
+        show(["3. One byte of an expected answer is changed, its digest is not.", ""])
+        case = stage.refused_case()
+        show([f"   exit {case.exit_code}: {case.message}", ""])
+        show(["4. One byte of the log is changed: the mean of the first run.", ""])
+        record = stage.refused_record()
+        show([f"   exit {record.exit_code}: {record.message}", ""])
+        show([f"Next: codegenie eval run {_TASK_CLASS} --sut python:your_module:your_agent"])
     if as_json:
-        document = {
-            "schema": "codegenie.eval.demo/1",
+        document: dict[str, Any] = {
             "oracle": oracle.model_dump(mode="json"),
             "null": null.model_dump(mode="json"),
-            "refused": {
-                "type": type(refusal).__name__,
-                "case_id": refusal.case_id,
-                "exit_code": refusal.exit_code,
-            },
+            "verdicts": {"oracle": best.model_dump(mode="json"), "null": worst.model_dump(mode="json")},
+            "refused": {**_refused(case), "case_id": _TOUCHED_CASE},
+            "refused_record": {**_refused(record), "file": record.where},
         }
-        click.echo(json.dumps(document, indent=2))
+        say_json("codegenie.eval.demo/1", document)
+
+
+def _refused(refusal: IntegrityError) -> dict[str, Any]:
+    return {"type": type(refusal).__name__, "exit_code": refusal.exit_code, "message": refusal.message}

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from codegenie.eval.evidence import TrialEvidence
 from codegenie.eval.models import Severity, TrialScore
 from codegenie.eval.ports import Progress
 from codegenie.eval.reporting.terminal import floor3
@@ -24,16 +25,17 @@ class _Counting:
         self._stream = stream
         self._done = self._passed = self._blocked = 0
 
-    def finished(self, case_id: str, trial: int, score: TrialScore) -> None:
+    def finished(self, evidence: TrialEvidence, score: TrialScore) -> None:
         """Count a trial and show it."""
         self._done += 1
         self._passed += score.passed
         blocking = [mode.code for mode in score.failure_modes if mode.severity is Severity.BLOCK]
         self._blocked += bool(blocking)
         what = "passed" if score.passed else blocking[0] if blocking else "not passed"
+        name = f"{evidence.case_id}#{evidence.trial}" if evidence.trial else evidence.case_id
         # Whoever reads along may go away; that is no reason to end a run.
         with contextlib.suppress(OSError):
-            self._show(f"{case_id}#{trial}" if trial else case_id, f"{what}, score {floor3(score.score)}")
+            self._show(name, f"{what}, score {floor3(score.score)}")
 
     def _show(self, case: str, what: str) -> None:
         raise RuntimeError(f"nothing shows {case}: {what}")

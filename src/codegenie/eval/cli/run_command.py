@@ -4,19 +4,27 @@ import asyncio
 import json
 import signal
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import click
 
 from codegenie.eval.cli.progress import progress_for
-from codegenie.eval.cli.settings import bench_root_option, json_option
+from codegenie.eval.cli.settings import bench_root_option, cache_option, json_option, out_option, tiers_option
 from codegenie.eval.errors import SettingsInvalid
+from codegenie.eval.gating import Gatekeeper, load_policy
+from codegenie.eval.inspection import verify_log
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
+from codegenie.eval.models import RunOptions, RunPlan
 from codegenie.eval.planning import any_of
 from codegenie.eval.ports import SutRunner
+from codegenie.eval.promotion import PromotionVerdict
+from codegenie.eval.recording import RecordedRun
 from codegenie.eval.reporting.terminal import render_report
-from codegenie.eval.runner import Runner
+from codegenie.eval.reporting.verdicts import render_missing, render_verdict
+from codegenie.eval.runner import Runner, SystemClock
 from codegenie.eval.suts.specs import SutRequest, open_sut
+from codegenie.eval.tiers import TierPolicy
 from codegenie.eval.trial import Stop
 
 _NOT_MEASURED = 4
@@ -27,7 +35,8 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 @click.argument("task_class")
 @click.option("--sut", "sut_spec", required=True, metavar="SPEC", help="null, oracle or python:module:attr.")
 @bench_root_option
-@click.option("--out", metavar="DIR", envvar="CODEGENIE_EVAL_OUT", help="Where records of runs are kept.")
+@out_option
+@cache_option
 @click.option(
     "--cases", "globs", multiple=True, metavar="GLOB", help="Only these cases; the report is then partial."
 )
@@ -62,13 +71,17 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 )
 @click.option("--sut-version", metavar="V", help="Which version of the SUT this is; part of its identity.")
 @click.option("--sut-env", "sut_env", multiple=True, metavar="NAME", help="Hand this variable to the SUT.")
+@tiers_option
+@click.option("--no-cache", "fresh", is_flag=True, help="A new measurement: reuse and resume nothing.")
+@click.option("--verbose", "-v", is_flag=True, help="Say why an outcome is measured again.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @json_option
 def command(
     task_class: str,
     sut_spec: str,
     bench_root: Sequence[str],
-    out: str | None,
+    out: str,
+    cache: str,
     globs: Sequence[str],
     trials: int,
     concurrency: int,
@@ -77,6 +90,9 @@ def command(
     isolation: str,
     sut_version: str | None,
     sut_env: Sequence[str],
+    tiers: str,
+    fresh: bool,
+    verbose: bool,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -84,14 +100,17 @@ def command(
 
     Exits with 0 whenever a complete report was made, however bad the agent was, and with 4 otherwise.
     """
+    policy = load_policy(Path(tiers))
     options = _options(
         trials=trials,
         concurrency=concurrency,
         timeout_seconds=timeout,
         max_cost_usd=max_cost_usd,
         isolation=isolation,
+        cache_dir=Path(cache).absolute(),
+        fresh=fresh,
+        policy_digest=None if policy is None else policy.digest,
     )
-    request = SutRequest(sut_spec, sut_version, tuple(sut_env))
     plan = Runner().plan(
         task_class_name=task_class,
         bench_root=bench_root,
@@ -99,15 +118,50 @@ def command(
         case_filter=any_of(globs),
         options=options,
     )
-    report, signal_code = asyncio.run(execute_until_signal(plan, open_sut(request, plan), quiet=quiet))
+    sut = open_sut(SutRequest(sut_spec, sut_version, tuple(sut_env)), plan)
+    recorded, signal_code = asyncio.run(record_until_signal(plan, sut, quiet=quiet, verbose=verbose))
+    verdict = _verdict(recorded, plan, policy, bench_root)
     if as_json:
-        document = {"report": report.model_dump(mode="json"), "chain_head": None, "verdict": None}
-        click.echo(json.dumps({"schema": "codegenie.eval.run/1", **document}, indent=2))
+        click.echo(json.dumps(_document(recorded, verdict), indent=2))
     else:
-        click.echo("\n".join(render_report(report)))
+        click.echo("\n".join(_lines(recorded, verdict)))
     if signal_code:
         return signal_code
-    return 0 if report.complete else _NOT_MEASURED
+    return 0 if recorded.report.complete else _NOT_MEASURED
+
+
+def _verdict(
+    recorded: RecordedRun, plan: RunPlan, policy: TierPolicy | None, bench_root: Sequence[str]
+) -> PromotionVerdict | None:
+    """Ask the gate about the next tier, from the log and not from what is in memory."""
+    tier = None if policy is None else policy.next_tier(plan.task_class.name)
+    if policy is None or tier is None or recorded.chain_head is None:
+        return None
+    log = verify_log(plan.out_dir, SystemClock(), artifacts=False)
+    entry = log.find(recorded.report.run_id)
+    return Gatekeeper(log, policy, bench_root, SystemClock()).judge(entry, tier)
+
+
+def _document(recorded: RecordedRun, verdict: PromotionVerdict | None) -> dict[str, Any]:
+    return {
+        "schema": "codegenie.eval.run/1",
+        "report": recorded.report.model_dump(mode="json"),
+        "chain_head": recorded.chain_head,
+        "verdict": None if verdict is None else verdict.model_dump(mode="json"),
+        "notes": list(recorded.notes),
+    }
+
+
+def _lines(recorded: RecordedRun, verdict: PromotionVerdict | None) -> list[str]:
+    report = recorded.report
+    lines = render_report(report)
+    if verdict is not None:
+        lines += ["", "next tier", *render_verdict(verdict), *render_missing(verdict, report)]
+    if recorded.chain_head is None:
+        lines.append("the run is not finished: the same command takes it up where it stopped")
+    else:
+        lines.append(f"log head         {recorded.chain_head}")
+    return [*lines, *(f"note: {note}" for note in recorded.notes)]
 
 
 def _options(**given: object) -> RunOptions:
@@ -121,7 +175,9 @@ def _options(**given: object) -> RunOptions:
         raise SettingsInvalid(f"--{flag}: {problem['msg']}") from None
 
 
-async def execute_until_signal(plan: RunPlan, sut: SutRunner, *, quiet: bool) -> tuple[BenchRunReport, int]:
+async def record_until_signal(
+    plan: RunPlan, sut: SutRunner, *, quiet: bool, verbose: bool = False
+) -> tuple[RecordedRun, int]:
     """Run the plan; a signal ends it in seconds, with everything finished kept, and is the second value."""
     stop = Stop()
     loop = asyncio.get_running_loop()
@@ -131,8 +187,12 @@ async def execute_until_signal(plan: RunPlan, sut: SutRunner, *, quiet: bool) ->
         received.append(_SIGNALS[number])
         stop.everything(f"ended by {number.name}")
 
+    def explain(text: str) -> None:
+        click.echo(text, err=True)
+
     for number in _SIGNALS:
         loop.add_signal_handler(number, end, number)
     with progress_for(len(plan.cases) * plan.options.trials, quiet=quiet) as progress:
-        report = await Runner(progress=progress).execute(plan, system_under_test=sut, stop=stop)
-    return report, received[0] if received else 0
+        runner = Runner(progress=progress, explain=explain if verbose else None)
+        recorded = await runner.record(plan, system_under_test=sut, stop=stop)
+    return recorded, received[0] if received else 0

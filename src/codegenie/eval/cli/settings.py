@@ -13,13 +13,19 @@ import click
 
 from codegenie.eval.errors import SettingsInvalid
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.planning import DEFAULT_OUT_DIR
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_CACHE_DIR = ".codegenie/eval/cache"
+DEFAULT_TIERS = "trust-tiers.yaml"
 
 _FILE = "pyproject.toml"
 _KINDS: dict[str, tuple[type, ...]] = {
     "bench_root": (str, list),
     "out": (str,),
+    "cache": (str,),
+    "tiers": (str,),
     "concurrency": (int,),
     "isolation": (str,),
     "timeout": (int, float),
@@ -94,6 +100,12 @@ def _check_setting(name: str, value: object) -> None:
         raise SettingsInvalid(f"[tool.codegenie.eval] {name} has a value of the wrong kind", where=_FILE)
 
 
+def _is_kind(value: object, kinds: tuple[type, ...]) -> bool:
+    if isinstance(value, list):
+        return list in kinds and all(isinstance(item, str) for item in value)
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
 def json_option(function: F) -> F:
     """Add --json, which every command takes."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(function)
@@ -117,4 +129,40 @@ def bench_root_option(function: F) -> F:
         envvar="CODEGENIE_EVAL_BENCH_ROOT",
         metavar="DIR",
         help="Where task classes lie; may be given more than once.",
+    )(function)
+
+
+def out_option(function: F) -> F:
+    """Add --out, where records of runs are kept."""
+    return click.option(
+        "--out",
+        default=DEFAULT_OUT_DIR,
+        show_default=True,
+        envvar="CODEGENIE_EVAL_OUT",
+        metavar="DIR",
+        help="Where the records of runs are kept.",
+    )(function)
+
+
+def cache_option(function: F) -> F:
+    """Add --cache, where outcomes are kept for reuse."""
+    return click.option(
+        "--cache",
+        default=DEFAULT_CACHE_DIR,
+        show_default=True,
+        envvar="CODEGENIE_EVAL_CACHE",
+        metavar="DIR",
+        help="Where outcomes are kept for reuse.",
+    )(function)
+
+
+def tiers_option(function: F) -> F:
+    """Add --tiers, the promotion policy."""
+    return click.option(
+        "--tiers",
+        default=DEFAULT_TIERS,
+        show_default=True,
+        envvar="CODEGENIE_EVAL_TIERS",
+        metavar="FILE",
+        help="The promotion policy.",
     )(function)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -101,14 +101,14 @@ class PythonSut:
         """Return what the function returned in time, or a fault."""
         end, result, log = await self._call(case, os.path.dirname(case.input_dir), seconds)
         if end.timed_out:
-            return SutFault("sut.timeout", f"no result within {seconds:g} s")
+            return SutFault("sut.timeout", f"no result within {seconds:g} s", log=log)
         if end.exit_code == 0:
-            return read_result(result)
+            return replace(read_result(result), log=log)
         how = "supervisor_killed" if end.lost else f"exit:{end.exit_code}"
         if end.signal:
             how = f"signal:{end.signal}"
         last = self._last_line(log)
-        return SutFault("sut.exception", f"{how}: {last}" if last else how)
+        return SutFault("sut.exception", f"{how}: {last}" if last else how, log=log)
 
     async def _call(
         self, case: SutCase | None, directory: str, seconds: float

@@ -1,0 +1,120 @@
+"""`codegenie eval verify`: recompute all that a log or a bundle claims, and say what could not be checked."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from codegenie.eval.audit_chain import record_name
+from codegenie.eval.bundles import opened_log
+from codegenie.eval.cli.output import say, say_json
+from codegenie.eval.cli.settings import bench_root_option, json_option, out_option
+from codegenie.eval.errors import IntegrityError
+from codegenie.eval.inspection import VerifiedLog
+from codegenie.eval.runner import SystemClock
+from codegenie.eval.sanitising import printable
+from codegenie.eval.verification import Verification
+
+
+@click.command("verify")
+@out_option
+@bench_root_option
+@click.option(
+    "--expect-head", "expected", metavar="HASH", help="A record with this hash must be in the chain."
+)
+@click.option("--rescore", "again", is_flag=True, help="Run the rubrics again on the stored outputs.")
+@json_option
+def command(out: str, bench_root: Sequence[str], expected: str | None, again: bool, as_json: bool) -> int:
+    """Verify the audit log, or a bundle made by `export`, and recompute every number in it.
+
+    Exits with 3 and names the first thing that does not hold, and with 4 if there is no log.
+    """
+    with opened_log(Path(out)) as directory:
+        verification = Verification(VerifiedLog(directory))
+        problem = _problem(verification, bench_root, expected, again=again)
+    document = _facts(verification) | problem
+    if as_json:
+        say_json("codegenie.eval.verify/1", document)
+    else:
+        say(_lines(document))
+    return 0 if document["ok"] else IntegrityError.exit_code
+
+
+def _problem(
+    verification: Verification, bench_root: Sequence[str], expected: str | None, *, again: bool
+) -> dict[str, Any]:
+    """Check everything and say what does not hold first, and in which file."""
+    try:
+        verification.check(bench_root, SystemClock(), expected)
+        if again:
+            asyncio.run(verification.rescore())
+    except IntegrityError as error:
+        where = (error.where or "").removeprefix(f"{verification.log.directory}/")
+        return {"ok": False, "reason": printable(error.message), "file": printable(where)}
+    if verification.differences:
+        entry, difference = verification.differences[0]
+        reason = f"the rubric of case {difference.case_id} now says something else of the stored output"
+        return {"ok": False, "reason": reason, "file": record_name(entry.finished_index or 0)}
+    return {"ok": True}
+
+
+def _facts(verification: Verification) -> dict[str, Any]:
+    log = verification.log
+    return {
+        "ok": False,
+        "chain_head": log.hashes[-1] if log.link and log.hashes else None,
+        "records": len(log.hashes),
+        "runs": len(log.history.runs),
+        "unfinished_runs": [run.run_id for run in log.history.runs.values() if run.finished_index is None],
+        "artifacts_checked": log.artifacts_checked,
+        "artifacts_missing": log.artifacts_missing,
+        "benches_changed": verification.benches_changed,
+        "benches_missing": verification.benches_missing,
+        "rescored": verification.rescored,
+        "not_rescored": verification.not_rescored,
+        "differences": [
+            {"run": entry.run_id, **asdict(difference)} for entry, difference in verification.differences
+        ],
+        "notes": log.notes,
+        "not_checked": verification.not_checked,
+    }
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    counts = (
+        f"{document['records']} records, {document['runs']} runs, {document['artifacts_checked']} artefacts"
+    )
+    if document["ok"]:
+        lines = [f"verified      {counts}"]
+    else:
+        lines = [
+            f"NOT VERIFIED  {document['reason']}",
+            f"where         {document['file']}",
+            f"held so far   {counts}",
+        ]
+    if document["chain_head"]:
+        lines.append(f"head          {document['chain_head']}")
+    lines += [
+        f"unfinished    {run} started and has not finished; it counts as failed"
+        for run in document["unfinished_runs"]
+    ]
+    lines += [
+        f"bench         {name} has changed since its newest run" for name in document["benches_changed"]
+    ]
+    lines += [f"bench         {name} is not here" for name in document["benches_missing"]]
+    lines += [
+        f"{difference['kind']:16} run {difference['run']} case {difference['case_id']}: score"
+        f" {difference['stored']:.6f} in the log, {difference['now']:.6f} now"
+        for difference in document["differences"]
+    ]
+    if document["rescored"]:
+        lines.append(f"rescored      {document['rescored']} outputs")
+    if document["not_rescored"]:
+        lines.append(f"not rescored  {document['not_rescored']} outputs: gone, redacted, or of another bench")
+    lines += [f"note          {note}" for note in document["notes"]]
+    if document["not_checked"]:
+        lines.append(f"not checked   {', '.join(document['not_checked'])}")
+    return lines

@@ -1,0 +1,72 @@
+"""From a verified log and a policy file to the gate's advice."""
+
+from pathlib import Path
+
+from codegenie.eval.errors import BenchCaseDigestMismatch, BenchInvalid, TaskClassNotFound, TierConfigInvalid
+from codegenie.eval.files import UnsafeTree, read_whole_file
+from codegenie.eval.history import Look, RunEntry
+from codegenie.eval.inspection import VerifiedLog
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.loader import BenchRoot, load_cases, load_task_class
+from codegenie.eval.planning import case_set_digest
+from codegenie.eval.ports import Clock
+from codegenie.eval.promotion import BenchOnDisk, Evidence, PromotionGate, PromotionVerdict
+from codegenie.eval.tiers import TierPolicy, read_policy
+
+
+def load_policy(path: Path) -> TierPolicy | None:
+    """Read the policy file; None where there is none."""
+    try:
+        # Resolved, since a link to the policy of the organisation is fine; a pipe or a device is not.
+        raw = read_whole_file(path.resolve(), LIMITS.yaml_bytes)
+    except UnsafeTree as unsafe:
+        raise TierConfigInvalid(f"the policy {unsafe.problem}", where=str(path)) from None
+    except (OSError, RuntimeError) as error:
+        problem = getattr(error, "strerror", None) or "its links go in a circle"
+        raise TierConfigInvalid(f"the policy cannot be read: {problem}", where=str(path)) from None
+    return None if raw is None else read_policy(raw, str(path))
+
+
+def bench_on_disk(task_class: str, bench_root: BenchRoot) -> BenchOnDisk | None:
+    """Return what the bench says today; None where there is none, an error where it does not hold."""
+    try:
+        loaded = load_task_class(task_class, bench_root=bench_root)
+    except TaskClassNotFound:
+        return None
+    cases, _ = load_cases(loaded, lambda _case_id: True)
+    return BenchOnDisk(
+        case_set_digest=case_set_digest(cases),
+        rubric_digest=loaded.rubric_digest,
+        taxonomy_digest=loaded.taxonomy_digest,
+        minimums=loaded.min_cases_for_promotion,
+    )
+
+
+class Gatekeeper:
+    """Puts together what the gate needs to know of a run and asks it."""
+
+    def __init__(self, log: VerifiedLog, policy: TierPolicy, bench_root: BenchRoot, clock: Clock) -> None:
+        self._log = log
+        self._gate = PromotionGate(policy)
+        self._bench_root = bench_root
+        self._clock = clock
+
+    def judge(self, entry: RunEntry, tier: str) -> PromotionVerdict:
+        """Return the advice on one run and one tier; a bench that does not hold matches no evidence."""
+        history = self._log.history
+        try:
+            bench = bench_on_disk(entry.task_class, self._bench_root)
+        except (BenchInvalid, BenchCaseDigestMismatch):
+            bench = None
+        finished = self._log.finished(entry)
+        evidence = Evidence(
+            started=self._log.started(entry),
+            report=finished.report,
+            look=Look.of(finished),
+            other_looks=history.other_looks(entry),
+            unfinished_runs=history.unfinished(entry),
+            runs_elsewhere=history.elsewhere(entry),
+            resumed=entry.resumed,
+            bench=bench,
+        )
+        return self._gate.evaluate(evidence, tier, self._clock.now())

@@ -1,0 +1,118 @@
+"""What a verified log says of its runs: which there are, which finished, which look at one candidate."""
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from codegenie.eval.evidence import FinishedRecord, LogRecord, ResumedRecord, RunFinished, StartedRecord
+from codegenie.eval.models import SutBoundary
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one finished run came to, as far as the verdict on another run of the same candidate asks."""
+
+    run_id: str
+    units: int
+    units_passed: int
+    ended_at: dt.datetime
+    sut_boundary: SutBoundary
+    # Trials whose output comes from a store.
+    reused: int = 0
+
+    @classmethod
+    def of(cls, finished: RunFinished) -> "Look":
+        """Take from the finish of a run what others need to know."""
+        report = finished.report
+        return cls(
+            run_id=report.run_id,
+            units=report.units,
+            units_passed=report.units_passed,
+            ended_at=report.ended_at,
+            sut_boundary=report.sut_boundary,
+            reused=sum(trial.reused in {"output", "both"} for trial in finished.trials),
+        )
+
+    @property
+    def measures(self) -> bool:
+        """Whether the agent was asked for every trial (ADR-0016).
+
+        The harness's own agents give the same output whenever they are asked.
+        """
+        return self.reused == 0 or self.sut_boundary == "harness"
+
+
+@dataclass(slots=True)
+class RunEntry:
+    """Where one run stands in the log. Light: a log of a thousand runs is held as a thousand of these."""
+
+    run_id: str
+    task_class: str
+    # Identity of the agent, case set and rubric: runs that share them are looks at one candidate (ADR-0016).
+    candidate: tuple[str, str, str]
+    whole: bool
+    started_index: int
+    resumed: int = 0
+    finished_index: int | None = None
+    finished_hash: str | None = None
+    look: Look | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """The runs of a log in the order of their starts."""
+
+    runs: dict[str, RunEntry] = field(default_factory=dict)
+
+    def add(self, record: LogRecord, record_hash: str) -> None:
+        """Take the next verified record into account."""
+        if isinstance(record, StartedRecord):
+            body = record.body
+            self.runs[record.run_id] = RunEntry(
+                run_id=record.run_id,
+                task_class=body.task_class,
+                candidate=(body.sut_identity_digest, body.case_set_digest, body.rubric_digest),
+                whole=body.selection.kind == "all",
+                started_index=record.index,
+            )
+        elif isinstance(record, ResumedRecord):
+            self.runs[record.run_id].resumed += 1
+        elif isinstance(record, FinishedRecord):
+            entry = self.runs[record.run_id]
+            entry.finished_index, entry.finished_hash = record.index, record_hash
+            entry.look = Look.of(record.body)
+
+    def of_class(self, task_class: str) -> Iterator[RunEntry]:
+        """Yield the runs of one task class, newest start first."""
+        return (entry for entry in reversed(self.runs.values()) if entry.task_class == task_class)
+
+    def newest_whole(self, task_class: str) -> RunEntry | None:
+        """Return the newest finished run of all cases of a class."""
+        finished = [
+            entry for entry in self.of_class(task_class) if entry.whole and entry.finished_index is not None
+        ]
+        return max(finished, key=lambda entry: entry.finished_index or 0, default=None)
+
+    def other_looks(self, chosen: RunEntry) -> tuple[Look, ...]:
+        """Return what the other finished runs of the same candidate came to."""
+        return tuple(entry.look for entry in self._same_candidate(chosen) if entry.look is not None)
+
+    def unfinished(self, chosen: RunEntry) -> int:
+        """Count the runs of the same candidate on the same cases that started and never finished."""
+        return sum(entry.finished_index is None for entry in self._same_candidate(chosen))
+
+    def elsewhere(self, chosen: RunEntry) -> int:
+        """Count the runs of the same agent on other cases, selections or rubrics of the class."""
+        return sum(
+            entry.task_class == chosen.task_class
+            and entry.candidate[0] == chosen.candidate[0]
+            and entry.candidate != chosen.candidate
+            for entry in self.runs.values()
+        )
+
+    def _same_candidate(self, chosen: RunEntry) -> Iterable[RunEntry]:
+        return [
+            entry
+            for entry in self.runs.values()
+            if entry is not chosen and entry.candidate == chosen.candidate
+        ]

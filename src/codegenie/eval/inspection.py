@@ -1,0 +1,170 @@
+"""Questions to a log that was verified first: what holds, which runs there are, what a case left behind."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codegenie.eval.artifacts import ArtifactStore
+from codegenie.eval.audit import AuditLog
+from codegenie.eval.audit_chain import (
+    RECORD_BYTES,
+    ChainVerifier,
+    Link,
+    broken,
+    decode_record,
+    record_hash,
+    record_name,
+)
+from codegenie.eval.errors import ChainTamperDetected, NotMeasured
+from codegenie.eval.evidence import (
+    FinishedRecord,
+    LogRecord,
+    RunFinished,
+    RunStarted,
+    StartedRecord,
+    TrialEvidence,
+)
+from codegenie.eval.files import UnsafeTree, read_whole_file
+from codegenie.eval.history import History, RunEntry
+from codegenie.eval.ports import Clock
+
+# Runs that reuse outcomes share artefacts; of more than this many it is cheaper to read one again.
+_REMEMBERED = 100_000
+
+
+@dataclass(slots=True)
+class VerifiedLog:
+    """A log of which every byte is checked; records are read again by index and hash.
+
+    `hashes` grows while it is verified, so that after a refusal it says how far the log holds.
+    """
+
+    directory: Path
+    link: Link | None = None
+    history: History = field(default_factory=History)
+    notes: list[str] = field(default_factory=list)
+    hashes: list[str] = field(default_factory=list)
+    artifacts_checked: int = 0
+    artifacts_missing: int = 0
+
+    def finished(self, entry: RunEntry) -> RunFinished:
+        """Return the finish of a run."""
+        if entry.finished_index is None:
+            raise NotMeasured(
+                f"run {entry.run_id} has not finished", hint="run the same command again to resume it"
+            )
+        record = self._record(entry.finished_index)
+        if not isinstance(record, FinishedRecord):
+            raise broken(record_name(entry.finished_index), "it changed after it was verified")
+        return record.body
+
+    def started(self, entry: RunEntry) -> RunStarted:
+        """Return the start of a run."""
+        record = self._record(entry.started_index)
+        if not isinstance(record, StartedRecord):
+            raise broken(record_name(entry.started_index), "it changed after it was verified")
+        return record.body
+
+    def _record(self, index: int) -> LogRecord:
+        return decode_record(record_name(index), self.raw(index))
+
+    def raw(self, index: int) -> bytes:
+        """Return the bytes of a record, the same that were verified."""
+        name = record_name(index)
+        try:
+            raw = read_whole_file(self.directory / name, RECORD_BYTES)
+        except (OSError, UnsafeTree):
+            raw = None
+        if raw is None or record_hash(raw) != self.hashes[index]:
+            raise broken(name, "it changed after it was verified")
+        return raw
+
+    def find(self, run: str) -> RunEntry:
+        """Return the run with this id or unique beginning of one; `latest` is the newest start."""
+        runs = self.history.runs
+        if run == "latest" and runs:
+            return next(reversed(runs.values()))
+        if run in runs:
+            return runs[run]
+        ids = [run_id for run_id in runs if run and run_id.startswith(run)]
+        if len(ids) != 1:
+            known = f"{len(ids)} runs begin with it" if ids else "the log does not know it"
+            raise NotMeasured(f"there is no one run {run!a}: {known}", where=str(self.directory))
+        return runs[ids[0]]
+
+    def artifact(self, trial: TrialEvidence, name: str) -> bytes | None:
+        """Return one thing that a trial left behind, checked against its hash; None where it is gone."""
+        digest = trial.artifacts.get(name)
+        return None if digest is None else ArtifactStore(self.directory / "artifacts").read(digest)
+
+    def verify(self, clock: Clock, *, artifacts: bool = True) -> None:
+        """Check every record, HEAD and every artefact that is there, in one pass."""
+        log = AuditLog(self.directory, clock)
+        verifier = ChainVerifier()
+        store = ArtifactStore(self.directory / "artifacts")
+        times = _Times()
+        seen: set[str] = set()
+        for record in log.records(verifier):
+            self.hashes.append(verifier.link.head)
+            self.history.add(record, verifier.link.head)
+            times.add(record)
+            if artifacts and isinstance(record, FinishedRecord):
+                self._check_artifacts(store, record, seen)
+        self.link = verifier.link
+        self.notes += [*log.notes, *times.notes()]
+
+    def _check_artifacts(self, store: ArtifactStore, record: FinishedRecord, seen: set[str]) -> None:
+        for digest in artifact_digests(record.body):
+            if digest in seen:
+                continue
+            if len(seen) >= _REMEMBERED:
+                seen.clear()
+            seen.add(digest)
+            if store.read(digest) is None:
+                self.artifacts_missing += 1
+            else:
+                self.artifacts_checked += 1
+
+
+class _Times:
+    """Watches the wall clock of the records. It is written down and orders nothing, so a step is a note."""
+
+    def __init__(self) -> None:
+        self._latest = -math.inf
+        self._back: list[int] = []
+
+    def add(self, record: LogRecord) -> None:
+        """Compare a record with the latest before it."""
+        now = record.recorded_at.timestamp()
+        if now < self._latest:
+            self._back.append(record.index)
+        self._latest = max(self._latest, now)
+
+    def notes(self) -> Iterator[str]:
+        """Say how many records are dated before an earlier one, and which is the first."""
+        if self._back:
+            first, count = record_name(self._back[0]), len(self._back)
+            yield f"the clock went back: from {first} on, {count} records are dated before an earlier one"
+
+
+def artifact_digests(finished: RunFinished) -> Iterator[str]:
+    """Yield the hash of everything that the trials of a run left behind."""
+    return (digest for trial in finished.trials for digest in trial.artifacts.values())
+
+
+def verify_log(directory: Path, clock: Clock, *, artifacts: bool = True) -> VerifiedLog:
+    """Verify a log and return it, ready for questions."""
+    log = VerifiedLog(directory)
+    log.verify(clock, artifacts=artifacts)
+    return log
+
+
+def expect_head(log: VerifiedLog, expected: str) -> None:
+    """Refuse a log without the record that somebody kept the hash of: it was cut or written anew."""
+    if expected not in log.hashes:
+        raise ChainTamperDetected(
+            f"no record has the expected hash {expected}",
+            where=str(log.directory),
+            hint="the log was cut or written anew after that hash was noted",
+        )

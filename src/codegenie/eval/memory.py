@@ -1,0 +1,183 @@
+"""The outcome store as a trial sees it: typed outputs and answers, keyed by everything that decides them."""
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from blake3 import blake3
+from pydantic import AfterValidator, Field, ValidationError
+
+from codegenie.eval.artifacts import ArtifactStore
+from codegenie.eval.cache import Kind, Miss, OutcomeStore, Place
+from codegenie.eval.canonical import canonical_json
+from codegenie.eval.decoding import decode_json
+from codegenie.eval.errors import DecodingRefused
+from codegenie.eval.evidence import Answer
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import BenchCase, Record, RunPlan
+from codegenie.eval.ports import Remembered, SutAnswer, SutFault
+from codegenie.eval.settling import answer_problem
+from codegenie.eval.trial import sut_seconds
+
+Explain = Callable[[str], None]
+
+
+class StoredFault(Record):
+    """A failure as it is kept."""
+
+    code: Literal["sut.exception", "sut.timeout"]
+    detail: str
+
+
+def _json_object(text: str) -> str:
+    try:
+        if isinstance(decode_json(text.encode(), LIMITS.sut_output_bytes), dict):
+            return text
+    except DecodingRefused as refusal:
+        raise ValueError(refusal.message) from None
+    raise ValueError("not a JSON object")
+
+
+class StoredOutput(Record):
+    """What a system under test produced, as it is kept: its very bytes, or the fault in their place."""
+
+    produced: Annotated[str, AfterValidator(_json_object)] | StoredFault
+    cost_usd: Annotated[float, Field(ge=0)] | None
+    log: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReusePolicy:
+    """What may be taken from the store. A new measurement takes nothing and keeps everything."""
+
+    outputs: bool = False
+    answers: bool = False
+
+
+@dataclass(slots=True)
+class StoredMemory:
+    """Answers from and keeps in an outcome store; artefacts go beside the audit log."""
+
+    plan: RunPlan
+    run_id: str
+    sut_identity_digest: str
+    isolation_class: str
+    harness_version: str
+    artifacts: ArtifactStore
+    store: OutcomeStore | None
+    policy: ReusePolicy = field(default_factory=ReusePolicy)
+    explain: Explain | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def output(self, case: BenchCase, trial: int) -> Remembered | None:
+        """Return what this very system produced on this very input under these limits."""
+        if self.store is None or not self.policy.outputs:
+            return None
+        key = self._output_key(case, trial)
+        value = self.store.get("outputs", _place(case), key)
+        stored = value if isinstance(value, Miss) else _read_output(value)
+        if isinstance(stored, Miss):
+            self._explain("outputs", case, key, stored)
+            return None
+        return Remembered(_produced(stored), in_this_run=stored.run_id == self.run_id)
+
+    def keep_output(self, case: BenchCase, trial: int, produced: SutAnswer | SutFault) -> None:
+        """Keep an output or a failure."""
+        if self.store is None:
+            return
+        stored = StoredOutput(
+            produced=_stored_fault(produced) if isinstance(produced, SutFault) else produced.output.decode(),
+            cost_usd=produced.cost_usd,
+            log=produced.log.decode(),
+            run_id=self.run_id,
+        )
+        self.store.put("outputs", _place(case), self._output_key(case, trial), stored.model_dump(mode="json"))
+
+    def answer(self, case: BenchCase, output: bytes) -> Answer | None:
+        """Return what this very rubric said of this very output."""
+        if self.store is None or not self.policy.answers:
+            return None
+        key = self._answer_key(case, output)
+        value = self.store.get("scores", _place(case), key)
+        answer = value if isinstance(value, Miss) else self._read_answer(value)
+        if isinstance(answer, Miss):
+            self._explain("scores", case, key, answer)
+            return None
+        return answer
+
+    def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> None:
+        """Keep an answer, whatever it says."""
+        if self.store is not None:
+            key = self._answer_key(case, output)
+            self.store.put("scores", _place(case), key, answer.model_dump(mode="json"))
+
+    def artifact(self, content: bytes) -> str:
+        """Keep bytes beside the log."""
+        return self.artifacts.keep(content)
+
+    def _output_key(self, case: BenchCase, trial: int) -> dict[str, object]:
+        return {
+            "input": case.input_digest,
+            "sut_identity": self.sut_identity_digest,
+            "sut_seconds": sut_seconds(case, self.plan.options.timeout_seconds),
+            "trial": trial,
+        }
+
+    def _answer_key(self, case: BenchCase, output: bytes) -> dict[str, object]:
+        return {
+            "output": blake3(output).hexdigest(),
+            "case": case.digest,
+            "rubric": self.plan.task_class.rubric_digest,
+            "taxonomy": self.plan.task_class.taxonomy_digest,
+            "isolation_class": self.isolation_class,
+            "harness_version": self.harness_version,
+            # The rubric is a program, and this is what runs it.
+            "python": platform.python_version(),
+        }
+
+    def _read_answer(self, value: object) -> Answer | Miss:
+        task_class = self.plan.task_class
+        try:
+            answer = Answer.model_validate_json(canonical_json(value))
+        except ValidationError:
+            return Miss(damaged=True)
+        severities = {code: spec.severity for code, spec in task_class.taxonomy.items()}
+        problem = answer_problem(answer, severities, task_class.breakdown_keys)
+        return Miss(damaged=True) if problem else answer
+
+    def _explain(self, kind: Kind, case: BenchCase, key: dict[str, object], miss: Miss) -> None:
+        what = kind.removesuffix("s")
+        if miss.damaged:
+            self.warnings.append(f"{case.case_id}: the stored {what} is damaged and is measured again")
+        if self.explain is None or self.store is None:
+            return
+        if miss.damaged:
+            self.explain(self.warnings[-1])
+            return
+        changed = ", ".join(self.store.changed(kind, _place(case), key))
+        why = f"{what} is measured again, since {changed} changed" if changed else f"no {what} is stored yet"
+        self.explain(f"{case.case_id}: {why}")
+
+
+def _place(case: BenchCase) -> Place:
+    return Place(case.task_class, case.case_id)
+
+
+def _stored_fault(fault: SutFault) -> StoredFault:
+    return StoredFault.model_validate({"code": fault.code, "detail": fault.detail})
+
+
+def _read_output(value: object) -> StoredOutput | Miss:
+    try:
+        return StoredOutput.model_validate_json(canonical_json(value))
+    except ValidationError:
+        return Miss(damaged=True)
+
+
+def _produced(stored: StoredOutput) -> SutAnswer | SutFault:
+    log = stored.log.encode()
+    if isinstance(stored.produced, StoredFault):
+        return SutFault(stored.produced.code, stored.produced.detail, stored.cost_usd, log)
+    return SutAnswer(stored.produced.encode(), stored.cost_usd, log)

@@ -1,0 +1,140 @@
+"""Everything that `verify` does: the log, then the bench on disk, then, if asked, the rubrics again."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codegenie.eval.errors import IsolationUnavailable, NotMeasured, SettingsInvalid, TaskClassNotFound
+from codegenie.eval.evidence import RunFinished, RunStarted, TrialEvidence
+from codegenie.eval.history import RunEntry
+from codegenie.eval.inspection import VerifiedLog, expect_head
+from codegenie.eval.isolation.launcher import rubric_runner
+from codegenie.eval.loader import BenchRoot, load_cases, load_task_class
+from codegenie.eval.models import BenchCase, TaskClass
+from codegenie.eval.ports import Clock, RubricRunner
+from codegenie.eval.rescoring import Difference, Rescorer
+from codegenie.eval.sanitising import Redactor
+from codegenie.eval.snapshot import CaseSnapshots, run_directory
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    task_class: TaskClass
+    cases: dict[str, BenchCase]
+
+    def measured_by(self, started: RunStarted) -> bool:
+        """Say whether a run judged these very cases by these very rules."""
+        return (
+            started.rubric_digest == self.task_class.rubric_digest
+            and started.taxonomy_digest == self.task_class.taxonomy_digest
+            and all(
+                case.case_id in self.cases and case.digest == self.cases[case.case_id].digest
+                for case in started.cases
+            )
+        )
+
+
+@dataclass(slots=True)
+class Verification:
+    """What was found to hold, and what could not be looked at. Says how far it came if a check raises."""
+
+    log: VerifiedLog
+    benches_changed: list[str] = field(default_factory=list)
+    benches_missing: list[str] = field(default_factory=list)
+    rescored: int = 0
+    not_rescored: int = 0
+    differences: list[tuple[RunEntry, Difference]] = field(default_factory=list)
+    benches: dict[str, _Bench] = field(default_factory=dict)
+
+    @property
+    def not_checked(self) -> list[str]:
+        """Name what a reader must not take for checked."""
+        unread = self.log.link is None
+        missing = []
+        if unread or self.benches_missing or self.benches_changed:
+            missing.append("case_digests")
+        if unread or self.log.artifacts_missing:
+            missing.append("artifacts")
+        if self.not_rescored:
+            missing.append("rescore")
+        return missing
+
+    def check(self, bench_root: BenchRoot, clock: Clock, expected: str | None) -> None:
+        """Verify the log, and compare the newest run of each class with the bench on disk."""
+        if expected is not None and not re.fullmatch(r"[0-9a-f]{64}", expected):
+            raise SettingsInvalid(
+                "--expect-head is not the hash of a record",
+                hint="a hash has 64 digits and small letters a to f; `run` and `verify` print it",
+            )
+        self.log.verify(clock)
+        if expected is not None:
+            expect_head(self.log, expected)
+        if not self.log.hashes:
+            raise NotMeasured(
+                "there is no log to verify", where=str(self.log.directory), hint="name it with --out"
+            )
+        for name in sorted({entry.task_class for entry in self.log.history.runs.values()}):
+            self._check_bench(name, bench_root)
+
+    def _check_bench(self, name: str, bench_root: BenchRoot) -> None:
+        try:
+            task_class = load_task_class(name, bench_root=bench_root)
+        except TaskClassNotFound:
+            self.benches_missing.append(name)
+            return
+        cases, _ = load_cases(task_class, lambda _case_id: True)
+        bench = _Bench(task_class, {case.case_id: case for case in cases})
+        self.benches[name] = bench
+        newest = next(self.log.history.of_class(name))
+        if not bench.measured_by(self.log.started(newest)):
+            self.benches_changed.append(name)
+
+    async def rescore(self) -> None:
+        """Run the rubrics of every finished run again whose bench is still the one that it measured."""
+        for entry in self.log.history.runs.values():
+            if entry.finished_index is not None:
+                await self._rescore_run(entry, self.log.finished(entry))
+
+    async def _rescore_run(self, entry: RunEntry, finished: RunFinished) -> None:
+        judged = [trial for trial in finished.trials if _was_judged(trial)]
+        bench = self.benches.get(entry.task_class)
+        if bench is None or not bench.measured_by(self.log.started(entry)):
+            self.not_rescored += len(judged)
+            return
+        with run_directory() as directory:
+            rubrics = _same_isolation(finished.report.isolation_class, directory)
+            if rubrics is None:
+                self.not_rescored += len(judged)
+                return
+            store = CaseSnapshots(bench.task_class, directory)
+            rescorer = Rescorer(bench.task_class, bench.cases, store, rubrics, Redactor(os.environ))
+            try:
+                async for difference in rescorer.differences(self._outputs(judged)):
+                    self.differences.append((entry, difference))
+            finally:
+                await rubrics.close()
+
+    def _outputs(self, trials: Iterable[TrialEvidence]) -> Iterator[tuple[TrialEvidence, bytes]]:
+        """Yield every trial whose output is there as it was judged; one at a time, they may be large."""
+        for trial in trials:
+            output = self.log.artifact(trial, "output")
+            if output is None:
+                self.not_rescored += 1
+            else:
+                self.rescored += 1
+                yield trial, output
+
+
+def _was_judged(trial: TrialEvidence) -> bool:
+    """Say whether a rubric had its say: a system under test that failed left nothing to judge."""
+    return not any(mode.code.startswith("sut.") for mode in trial.answer.failure_modes)
+
+
+def _same_isolation(isolation_class: str, directory: Path) -> RubricRunner | None:
+    """Return where rubrics run as they did, if that can be proved here."""
+    try:
+        return rubric_runner(isolation_class, directory)
+    except IsolationUnavailable:
+        return None

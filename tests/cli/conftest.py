@@ -1,0 +1,32 @@
+"""Desks to work at: one with a recorded run, made once and copied, and one where nothing was measured yet."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench_builder import TASK_CLASS
+from tests.command_line import call, eval_argv
+from tests.evidence_desk import Desk, copied, furnish
+
+
+@pytest.fixture(scope="session")
+def measured_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("measured")
+    furnish(directory)
+    agent = ("--sut", "python:agents:right", "--sut-version", "1")
+    done = call(eval_argv("run", TASK_CLASS, *agent, "--quiet"), directory)
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+@pytest.fixture
+def desk(measured_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(copied(measured_directory, tmp_path / "desk"), capsys)
+
+
+@pytest.fixture
+def fresh_desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
+    directory = tmp_path / "desk"
+    directory.mkdir()
+    furnish(directory, units=2)
+    return Desk(directory, capsys)

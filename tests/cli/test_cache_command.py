@@ -1,0 +1,49 @@
+"""`cache prune`, and the settings file that says where stores, logs, benches and policies lie."""
+
+import json
+
+import pytest
+
+from tests.evidence_desk import UNITS, Desk
+from tests.log_workshop import record_files
+
+
+def test_pruning_removes_outcomes_by_age_and_the_next_run_measures_again(desk: Desk) -> None:
+    young = desk.ask("cache", "prune", "--json").document
+    assert (young["removed"], young["kept"]) == (0, 2 * UNITS)
+    all_of_them = desk.ask("cache", "prune", "--older-than", "0", "--json").document
+    assert (all_of_them["removed"], all_of_them["kept"]) == (2 * UNITS, 0)
+    assert desk.ask("cache", "prune", "--older-than", "0").out == "removed 0 outcomes, kept 0\n"
+    desk.run("right", "--sut-version", "1")
+    finish = json.loads(record_files(desk.log)[-1].read_bytes())
+
+    assert {trial["reused"] for trial in finish["body"]["trials"]} == {"none"}
+
+
+@pytest.mark.parametrize("days", ["nan", "inf", "-1", "soon"])
+def test_an_age_that_is_no_number_of_days_removes_nothing(desk: Desk, days: str) -> None:
+    assert desk.ask("cache", "prune", "--older-than", days, "--json").refusal == (2, "SettingsInvalid")
+    assert desk.ask("cache", "prune", "--json").document["kept"] == 2 * UNITS
+
+
+def test_the_settings_file_says_which_store_is_pruned_and_where_benches_and_logs_lie(desk: Desk) -> None:
+    (desk.directory / ".codegenie" / "eval" / "cache").rename(desk.directory / "store")
+    desk.log.rename(desk.directory / "records")
+    (desk.directory / "bench").rename(desk.directory / "benches")
+    (desk.directory / "trust-tiers.yaml").rename(desk.directory / "policy.yaml")
+    (desk.directory / "pyproject.toml").write_text(
+        '[tool.codegenie.eval]\ncache = "store"\nout = "records"\n'
+        'bench_root = "benches"\ntiers = "policy.yaml"\n',
+        encoding="utf-8",
+    )
+
+    assert desk.ask("cache", "prune", "--json").document["kept"] == 2 * UNITS
+    assert desk.ask("verify", "--json").document["not_checked"] == []
+    assert desk.verdict().code == 0
+
+
+@pytest.mark.parametrize("setting", ["bench_root = [1]", "bench_root = true", "out = 3", "cache = ['x']"])
+def test_a_setting_of_the_wrong_kind_is_refused(desk: Desk, setting: str) -> None:
+    (desk.directory / "pyproject.toml").write_text(f"[tool.codegenie.eval]\n{setting}\n", encoding="utf-8")
+
+    assert desk.ask("verify", "--json").refusal == (2, "SettingsInvalid")

@@ -1,0 +1,375 @@
+"""`verify`: what it recomputes, what it names when something does not hold, what it could not check."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench_builder import TASK_CLASS
+from tests.evidence_desk import UNITS, Desk
+from tests.log_workshop import forge, record_files
+
+HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def case_file(desk: Desk, name: str = "expected/answer.txt") -> Path:
+    return desk.directory / "bench" / TASK_CLASS / "cases" / "case-00" / name
+
+
+def artefacts(desk: Desk) -> list[Path]:
+    return sorted(path for path in (desk.log / "artifacts").rglob("*") if path.is_file())
+
+
+def flip(path: Path, at: int = -2) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 1
+    path.write_bytes(raw)
+
+
+def rewrite_rubric(desk: Desk, text: str) -> None:
+    (desk.directory / "bench" / TASK_CLASS / "rubric.py").write_text(text, encoding="utf-8")
+
+
+# What holds.
+
+
+def test_an_honest_log_is_verified_with_all_its_fields(desk: Desk) -> None:
+    said = desk.ask("verify", "--json")
+
+    assert said.code == 0
+    assert said.document["schema"] == "codegenie.eval.verify/1"
+    assert said.document["ok"] is True
+    assert said.document["records"] == 2
+    assert said.document["not_checked"] == []
+    assert said.document["artifacts_checked"] > UNITS
+    assert HASH.fullmatch(said.document["chain_head"])
+    assert "reason" not in said.document
+
+
+def test_the_head_is_the_hash_of_the_run_that_run_printed(desk: Desk) -> None:
+    ran = desk.run("right", "--sut-version", "1", "--json").document
+    head = desk.ask("verify", "--json").document["chain_head"]
+
+    assert ran["chain_head"] == head
+    assert (desk.log / "HEAD").read_text(encoding="utf-8") == f"4 {head}\n"
+
+
+def test_every_record_of_the_log_may_be_expected_and_no_other(desk: Desk) -> None:
+    first = desk.ask("verify", "--json").document["chain_head"]
+    desk.run("right", "--sut-version", "1")
+
+    assert desk.ask("verify", "--expect-head", first).code == 0
+    for unknown in ("0" * 64, "f" * 64, first[::-1]):
+        said = desk.ask("verify", "--expect-head", unknown, "--json")
+        assert said.code == 3
+        assert said.document["ok"] is False
+        assert unknown in said.document["reason"]
+        assert said.document["records"] == 4
+
+
+@pytest.mark.parametrize(
+    "head", ["", "abc", "g" * 64, "A" * 64, "0" * 65, "blake3:" + "0" * 64, "0" * 64 + "\n"]
+)
+def test_an_expected_head_that_is_no_hash_is_a_mistake_of_the_caller(desk: Desk, head: str) -> None:
+    assert desk.ask("verify", "--expect-head", head, "--json").refusal == (2, "SettingsInvalid")
+
+
+def test_a_log_that_lost_its_tail_or_all_of_itself_is_found_by_the_expected_head(desk: Desk) -> None:
+    desk.run("right", "--sut-version", "1")
+    head = desk.ask("verify", "--json").document["chain_head"]
+    before = json.loads(record_files(desk.log)[2].read_bytes())["previous"]
+    for record in record_files(desk.log)[2:]:
+        record.unlink()
+    (desk.log / "HEAD").write_text(f"2 {before}\n", encoding="utf-8")
+
+    assert desk.ask("verify").code == 0
+    assert desk.ask("verify", "--expect-head", head).code == 3
+    shutil.rmtree(desk.log)
+    assert desk.ask("verify", "--expect-head", head).code == 3
+
+
+def test_no_log_is_nothing_verified(desk: Desk) -> None:
+    (desk.directory / "empty").mkdir()
+    for out in ("empty", "nowhere"):
+        assert desk.ask("verify", "--out", out, "--json").refusal == (4, "NotMeasured")
+
+
+# A copy elsewhere.
+
+
+def test_a_copied_log_is_verified_elsewhere_and_says_that_the_bench_is_missing(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = Desk(tmp_path / "elsewhere", capsys)
+    shutil.copytree(desk.log, elsewhere.directory / "log")
+
+    whole = elsewhere.ask("verify", "--out", "log", "--json")
+    shutil.rmtree(elsewhere.directory / "log" / "artifacts")
+    bare = elsewhere.ask("verify", "--out", "log", "--json")
+    text = elsewhere.ask("verify", "--out", "log")
+
+    assert (whole.code, whole.document["not_checked"]) == (0, ["case_digests"])
+    assert (bare.code, bare.document["not_checked"]) == (0, ["case_digests", "artifacts"])
+    assert bare.document["artifacts_checked"] == 0
+    assert bare.document["chain_head"] == whole.document["chain_head"]
+    assert "not checked   case_digests, artifacts" in text.out
+
+
+def test_one_artefact_that_is_gone_is_told(desk: Desk) -> None:
+    artefacts(desk)[0].unlink()
+    said = desk.ask("verify", "--json")
+
+    assert said.code == 0
+    assert said.document["artifacts_missing"] == 1
+    assert said.document["not_checked"] == ["artifacts"]
+
+
+def replaced_by_link(path: Path) -> None:
+    shutil.copy(path, path.with_suffix(".copy"))
+    path.unlink()
+    path.symlink_to(path.with_suffix(".copy"))
+
+
+def replaced_by_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def replaced_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a flipped bit": flip,
+    "an appended byte": lambda path: path.write_bytes(path.read_bytes() + b"\n"),
+    "no bytes": lambda path: path.write_bytes(b""),
+    "a link to the same bytes": replaced_by_link,
+    "a directory": replaced_by_directory,
+    "a pipe": replaced_by_pipe,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_artefact_that_is_there_and_wrong_is_an_integrity_error(desk: Desk, damage: str) -> None:
+    victim = artefacts(desk)[3]
+    DAMAGE[damage](victim)
+    said = desk.ask("verify", "--json")
+
+    assert said.code == 3
+    assert said.document["ok"] is False
+    assert said.document["file"] == f"artifacts/{victim.parent.name}/{victim.name}"
+    assert said.document["chain_head"] is None
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_record_that_is_there_and_wrong_is_named(desk: Desk, index: int, damage: str) -> None:
+    DAMAGE[damage](record_files(desk.log)[index])
+    said = desk.ask("verify", "--json")
+
+    assert said.code == 3
+    assert said.document["file"] == f"{index:08}.json"
+    assert said.document["records"] == index
+    assert said.document["not_checked"] == ["case_digests", "artifacts"]
+    assert desk.verdict().refusal[0] == 3
+    assert desk.ask("show", "latest", "--json").refusal[0] == 3
+    assert desk.ask("export", "latest", "-o", "x.zip", "--json").refusal[0] == 3
+    assert desk.run("right", "--json").refusal[0] == 3
+
+
+def forged_mean(record: dict[str, Any]) -> None:
+    record["body"]["report"]["mean_score"] = 0.5
+
+
+def forged_pass(record: dict[str, Any]) -> None:
+    record["body"]["trials"][0]["answer"]["passed"] = False
+
+
+def forged_bound(record: dict[str, Any]) -> None:
+    record["body"]["report"]["certified_lower_95"] = 0.99
+
+
+@pytest.mark.parametrize("edit", [forged_mean, forged_pass, forged_bound])
+def test_a_forged_log_with_consistent_hashes_is_found_out_by_its_numbers(
+    desk: Desk, edit: Callable[[dict[str, Any]], None]
+) -> None:
+    forge(desk.log, 1, edit)
+    said = desk.ask("verify")
+
+    assert said.code == 3
+    assert said.out.startswith("NOT VERIFIED  00000001.json does not hold: ")
+    assert "where         00000001.json\n" in said.out
+
+
+def test_a_clock_that_went_back_is_told_and_is_no_error(desk: Desk) -> None:
+    forge(desk.log, 1, lambda record: record.update(recorded_at="2001-01-01T00:00:00Z"))
+    said = desk.ask("verify", "--json")
+
+    assert said.code == 0
+    assert [note for note in said.document["notes"] if "the clock went back: from 00000001.json" in note]
+
+
+# The bench.
+
+
+def test_one_flipped_bit_of_a_case_is_an_integrity_error_that_leaves_the_log_whole(desk: Desk) -> None:
+    flip(case_file(desk))
+    said = desk.ask("verify", "--json")
+
+    assert said.code == 3
+    assert said.document["file"] == "cases/case-00"
+    assert HASH.fullmatch(said.document["chain_head"])
+    assert desk.verdict().refusal == (3, "BenchCaseDigestMismatch")
+
+
+def test_a_bench_that_was_changed_and_signed_anew_is_told(desk: Desk) -> None:
+    flip(case_file(desk))
+    assert desk.ask("digest", TASK_CLASS, "--write").code == 0
+    said = desk.ask("verify", "--json")
+
+    assert said.code == 0
+    assert said.document["benches_changed"] == [TASK_CLASS]
+    assert said.document["not_checked"] == ["case_digests"]
+
+
+def test_a_bench_that_cannot_be_loaded_is_a_refusal(desk: Desk) -> None:
+    (desk.directory / "bench" / TASK_CLASS / "extra.txt").touch()
+
+    assert desk.ask("verify", "--json").refusal == (2, "BenchInvalid")
+    assert desk.verdict().refusal == (2, "BenchInvalid")
+
+
+# Rubrics again.
+
+RANDOM_RUBRIC = """\
+import json, random
+score = random.SystemRandom().random()
+print(json.dumps({"passed": True, "score": max(score, 1e-3), "breakdown": {}, "failure_modes": []}))
+"""
+TIMED_RUBRIC = """\
+import json, time
+detail = str(time.time_ns())
+mode = {"code": "answer.noted", "severity": "info", "detail": detail}
+print(json.dumps({"passed": True, "score": 1.0, "breakdown": {}, "failure_modes": [mode]}))
+"""
+
+
+def test_rubrics_that_say_the_same_again_are_no_difference(desk: Desk) -> None:
+    said = desk.ask("verify", "--rescore", "--json")
+
+    assert said.code == 0
+    assert (said.document["rescored"], said.document["not_rescored"]) == (UNITS, 0)
+    assert said.document["differences"] == []
+    assert said.document["not_checked"] == []
+
+
+@pytest.mark.parametrize("rubric", [RANDOM_RUBRIC, TIMED_RUBRIC])
+def test_a_rubric_that_differs_from_itself_is_named_as_such(fresh_desk: Desk, rubric: str) -> None:
+    rewrite_rubric(fresh_desk, rubric)
+    assert fresh_desk.run().code == 0
+    said = fresh_desk.ask("verify", "--rescore", "--json")
+    text = fresh_desk.ask("verify", "--rescore").out
+
+    assert said.code == 3
+    assert {difference["kind"] for difference in said.document["differences"]} == {"nondeterministic"}
+    assert {difference["case_id"] for difference in said.document["differences"]} == {"case-00", "case-01"}
+    assert said.document["file"] == "00000001.json"
+    assert fresh_desk.ask("verify").code == 0
+    assert text.count("nondeterministic") == 2
+
+
+def test_an_answer_that_the_rubric_did_not_give_is_found_by_rescoring(desk: Desk) -> None:
+    def whiten(record: dict[str, Any]) -> None:
+        record["body"]["trials"][0]["answer"]["breakdown"] = {"accuracy": 0.5}
+        record["body"]["report"]["per_case"][0][1]["breakdown"] = {"accuracy": 0.5}
+
+    forge(desk.log, 1, whiten)
+    assert desk.ask("verify").code == 0
+    said = desk.ask("verify", "--rescore", "--json")
+
+    assert said.code == 3
+    assert [(one["case_id"], one["kind"]) for one in said.document["differences"]] == [("case-00", "differs")]
+
+
+def test_a_changed_rubric_is_not_run_on_outputs_that_it_did_not_judge(desk: Desk) -> None:
+    rewrite_rubric(desk, RANDOM_RUBRIC)
+    said = desk.ask("verify", "--rescore", "--json")
+
+    assert said.code == 0
+    assert (said.document["rescored"], said.document["not_rescored"]) == (0, UNITS)
+    assert said.document["not_checked"] == ["case_digests", "rescore"]
+    assert "not rescored" in desk.ask("verify", "--rescore").out
+
+
+def test_outputs_that_are_gone_are_not_taken_for_rescored(desk: Desk) -> None:
+    shutil.rmtree(desk.log / "artifacts")
+    said = desk.ask("verify", "--rescore", "--json")
+
+    assert said.code == 0
+    assert (said.document["rescored"], said.document["not_rescored"]) == (0, UNITS)
+    assert said.document["not_checked"] == ["artifacts", "rescore"]
+
+
+def test_outputs_that_the_log_does_not_name_are_not_taken_for_rescored(desk: Desk) -> None:
+    def forget(record: dict[str, Any]) -> None:
+        for trial in record["body"]["trials"]:
+            trial["artifacts"] = {}
+
+    forge(desk.log, 1, forget)
+    said = desk.ask("verify", "--rescore", "--json")
+
+    assert (said.code, said.document["rescored"], said.document["not_rescored"]) == (0, 0, UNITS)
+    assert "rescore" in said.document["not_checked"]
+
+
+def test_a_run_in_an_isolation_that_is_not_to_be_had_here_is_not_rescored(desk: Desk) -> None:
+    forge(desk.log, 0, lambda record: record["body"]["isolation"].update(isolation_class="namespace"))
+    forge(desk.log, 1, lambda record: record["body"]["report"].update(isolation_class="namespace"))
+    said = desk.ask("verify", "--rescore", "--json")
+
+    assert said.code == 0
+    assert (said.document["rescored"], said.document["not_rescored"]) == (0, UNITS)
+
+
+def test_an_agent_that_failed_left_nothing_to_rescore(fresh_desk: Desk) -> None:
+    (fresh_desk.directory / "agents.py").write_text(
+        "def right(case):\n    raise SystemExit(3)\n", encoding="utf-8"
+    )
+    assert fresh_desk.run().code == 0
+    said = fresh_desk.ask("verify", "--rescore", "--json")
+
+    assert (said.code, said.document["rescored"], said.document["not_rescored"]) == (0, 0, 0)
+    assert said.document["not_checked"] == []
+
+
+# Every command.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "schema"),
+    [
+        (["verify"], "verify/1"),
+        (["promote-verdict", TASK_CLASS, "--tier", "bronze"], "verdict/1"),
+        (["show", "latest"], "show/1"),
+        (["show", "latest", "case-00"], "show/1"),
+        (["export", "latest", "-o", "run.zip"], "export/1"),
+        (["cache", "prune"], "cache/1"),
+        (["verify", "--out", "nowhere"], "refusal/1"),
+        (["show", "nothing"], "refusal/1"),
+        (["cache", "prune", "--older-than", "nan"], "refusal/1"),
+    ],
+)
+def test_every_command_prints_one_document_with_a_schema(
+    desk: Desk, arguments: list[str], schema: str
+) -> None:
+    said = desk.ask(arguments[0], *arguments[1:], "--json")
+
+    assert said.document["schema"] == f"codegenie.eval.{schema}"
+    assert said.err == ""
+    assert said.out.isascii()

@@ -1,0 +1,198 @@
+"""`show`: a failure understood in one command, and nothing in it that steers a terminal."""
+
+import shutil
+from typing import Any
+
+import pytest
+
+from codegenie.eval.artifacts import ArtifactStore
+from codegenie.eval.evidence import identity_digest
+from codegenie.eval.models import SutIdentity
+from tests.bench_builder import TASK_CLASS
+from tests.evidence_desk import STEERING_CHARACTERS, Desk
+from tests.log_workshop import forge
+
+RUDE_RUBRIC = r"""
+import json, sys
+steering = "a\x1b[2J\x1b]0;title\x07b\x9b31mc\u202ed\u2066e\u200bf\x7fg\rh\u2028i"
+print(steering, file=sys.stderr)
+mode = {"code": "answer.wrong", "severity": "block", "detail": steering}
+sys.stdout.write("\r\n\t" + json.dumps(
+    {"passed": False, "score": 0.0, "breakdown": {}, "failure_modes": [mode]}, ensure_ascii=False) + "\t\r\n")
+"""
+
+
+def assert_steers_nothing(text: str) -> None:
+    assert [char for char in text if char in STEERING_CHARACTERS] == []
+    assert all(char.isprintable() or char in "\n\t" for char in text)
+
+
+@pytest.fixture
+def rude_desk(fresh_desk: Desk) -> Desk:
+    """Measure an agent that writes what steers terminals, judged by a rubric that does so too."""
+    rubric = fresh_desk.directory / "bench" / TASK_CLASS / "rubric.py"
+    rubric.write_text(RUDE_RUBRIC, encoding="utf-8")
+    assert fresh_desk.run("rude").code == 0
+    return fresh_desk
+
+
+def test_a_run_is_shown_by_id_by_a_beginning_of_it_and_as_the_latest(desk: Desk) -> None:
+    run_id = desk.run_id
+    shown = desk.ask("show", run_id)
+
+    assert shown.code == 0
+    assert f"run {run_id} · complete" in shown.out
+    assert "passed           14 of 14 cases" in shown.out
+    for name in (run_id[:-1], run_id[:4], "latest"):
+        assert desk.ask("show", name).out == shown.out
+    assert desk.ask("show", run_id, "--json").document["report"]["run_id"] == run_id
+
+
+def test_a_beginning_of_two_runs_and_an_unknown_run_are_refused(desk: Desk) -> None:
+    desk.run("right", "--sut-version", "1")
+    for name in (desk.run_id[:3], "nothing", "", "../..", "00000001"):
+        assert desk.ask("show", name, "--json").refusal == (4, "NotMeasured")
+    assert "2 runs begin with it" in desk.ask("show", desk.run_id[:3]).err
+    assert "the log does not know it" in desk.ask("show", "nothing").err
+
+
+def test_a_case_is_shown_with_its_verdict_its_cost_and_what_can_be_looked_at(desk: Desk) -> None:
+    shown = desk.ask("show", "latest", "case-03")
+    document = desk.ask("show", "latest", "case-03", "--json").document
+
+    assert shown.out.startswith("case-03#0  passed  score 1.000\n")
+    assert "  accuracy         1.000\n" in shown.out
+    assert "cost unknown · reused none" in shown.out
+    assert "look at          --diff, --log, --rubric (output, rubric_stdout)" in shown.out
+    assert [trial["case_id"] for trial in document["trials"]] == ["case-03"]
+    assert document["text"] == shown.out.splitlines()
+
+
+def test_an_unknown_case_is_refused_and_a_part_needs_a_case(desk: Desk) -> None:
+    assert desk.ask("show", "latest", "case-99", "--json").refusal == (2, "NoCaseMatches")
+    for part in ("--diff", "--log", "--rubric"):
+        assert desk.ask("show", "latest", part, "--json").refusal == (2, "SettingsInvalid")
+
+
+def test_a_failure_is_understood_in_one_command(fresh_desk: Desk) -> None:
+    fresh_desk.run("wrong")
+
+    assert fresh_desk.ask("show", "latest", "case-00", "--log").out == (
+        "--- case-00#0 sut_log\nI have no idea about case-00\n"
+    )
+    assert '"answer": "it is not"' in fresh_desk.ask("show", "latest", "case-00", "--diff").out
+    assert '"passed": false' in fresh_desk.ask("show", "latest", "case-00", "--rubric").out
+
+
+def test_a_diff_is_shown_as_one_and_what_has_none_as_it_is(desk: Desk) -> None:
+    assert desk.ask("show", "latest", "case-00", "--diff").out == "--- case-00#0 output\n--- a\n+++ b\n"
+
+
+def test_what_was_not_left_behind_is_said_and_what_was_removed_is_refused(desk: Desk) -> None:
+    assert desk.ask("show", "latest", "case-00", "--log").out == "--- case-00#0 left no log behind\n"
+    desk.run("right", "--sut-version", "1")
+    reused = desk.ask("show", "latest", "case-00", "--rubric")
+    assert (reused.code, reused.out) == (
+        0,
+        "--- case-00#0 left no rubric behind; reused: both, see the run that made it\n",
+    )
+    shutil.rmtree(desk.log / "artifacts")
+
+    assert desk.ask("show", "latest", "case-00", "--diff", "--json").refusal == (4, "NotMeasured")
+    assert desk.ask("show", "latest", "case-00").code == 0
+
+
+def test_an_artefact_that_was_changed_is_not_shown(desk: Desk) -> None:
+    for path in (desk.log / "artifacts").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes() + b" ")
+
+    for part in ("--diff", "--rubric"):
+        assert desk.ask("show", "latest", "case-00", part, "--json").refusal == (3, "ChainTamperDetected")
+
+
+def test_every_trial_of_a_case_is_shown(fresh_desk: Desk) -> None:
+    fresh_desk.run("wrong", "--trials", "2")
+    text = fresh_desk.ask("show", "latest", "case-01", "--log").out
+
+    assert text.count("I have no idea about case-01") == 2
+    assert [line for line in text.splitlines() if line.startswith("---")] == [
+        "--- case-01#0 sut_log",
+        "--- case-01#1 sut_log",
+    ]
+
+
+# Text that steers.
+
+
+def test_nothing_that_an_agent_or_a_rubric_wrote_steers_a_terminal(rude_desk: Desk) -> None:
+    for part in ("--diff", "--log", "--rubric"):
+        said = rude_desk.ask("show", "latest", "case-00", part)
+        assert said.code == 0
+        assert "a\N{REPLACEMENT CHARACTER}[2J" in said.out
+    for command in (
+        ("show", "latest"),
+        ("show", "latest", "case-00"),
+        ("show", "latest", "case-00", "--diff"),
+        ("show", "latest", "case-00", "--log"),
+        ("show", "latest", "case-00", "--rubric"),
+        ("promote-verdict", TASK_CLASS, "--tier", "bronze"),
+        ("verify", "--rescore"),
+    ):
+        for form in ((), ("--json",)):
+            said = rude_desk.ask(command[0], *command[1:], *form)
+            assert said.code in {0, 1}
+            assert_steers_nothing(said.out)
+
+
+def test_a_log_whose_own_words_steer_is_shown_without_them(desk: Desk) -> None:
+    """The hashes hold: who writes a log can write this into it."""
+    sut = SutIdentity(spec="python:x\x1b]0;t\x07\x9b2J\u202e:y")
+    words = {
+        "sut": sut.model_dump(),
+        "sut_identity_digest": identity_digest(sut),
+        "harness_version": sut.spec,
+    }
+
+    def rewrite(record: dict[str, Any]) -> None:
+        body = record["body"]
+        body.get("report", body).update(words)
+        if "report" in body:
+            artefacts = body["trials"][0]["artifacts"]
+            artefacts |= {sut.spec: artefacts["output"], "sut_log": artefacts["output"]}
+
+    forge(desk.log, 0, rewrite)
+    forge(desk.log, 1, rewrite)
+    assert desk.ask("verify").code == 0
+    for command in (
+        ("show", "latest"),
+        ("show", "latest", "case-00"),
+        ("show", "latest", "case-00", "--log"),
+        ("promote-verdict", TASK_CLASS, "--tier", "bronze"),
+    ):
+        for form in ((), ("--json",)):
+            said = desk.ask(command[0], *command[1:], *form)
+            assert said.code == 0, said.err
+            assert_steers_nothing(said.out)
+    assert "python:x\N{REPLACEMENT CHARACTER}]0;t" in desk.ask("show", "latest").out
+
+
+def test_an_output_that_is_no_object_is_shown_all_the_same(desk: Desk) -> None:
+    """A log from elsewhere may name any artefact as an output."""
+    for content, code in ((b"[1, 2]", 0), (b"{", 2), (b"\xff", 2)):
+        name_as_output(desk, content)
+        said = desk.ask("show", "latest", "case-00", "--diff")
+        assert said.code == code
+        assert (said.out == "--- case-00#0 output\n[\n  1,\n  2\n]\n") == (code == 0)
+
+
+def name_as_output(desk: Desk, content: bytes) -> None:
+    digest = ArtifactStore(desk.log / "artifacts").keep(content)
+    forge(desk.log, 1, lambda record: record["body"]["trials"][0]["artifacts"].update(output=digest))
+
+
+def test_a_refusal_that_repeats_the_caller_steers_nothing(desk: Desk) -> None:
+    steering = "x\x1b[2J\x9b\u202e"
+    for arguments in (("show", steering), ("show", "latest", steering), ("verify", "--out", steering)):
+        assert_steers_nothing(desk.ask(arguments[0], *arguments[1:]).err)
+        assert_steers_nothing(desk.ask(arguments[0], *arguments[1:], "--json").out)

@@ -1,0 +1,74 @@
+"""Starts the real command line in a process of its own, as a user would, and agents for it to measure."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import codegenie
+from tests.bench_builder import TASK_CLASS
+
+SOURCES = str(Path(codegenie.__file__).parents[1])
+
+_AGENT = """\
+import time
+
+
+def solve(case):
+    with open({calls!r}, "a", encoding="utf-8") as file:
+        file.write(case.case_id + "\\n")
+    time.sleep({seconds})
+    return {{"answer": f"it is {{case.case_id}}"}}
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return our environment, in which a child finds these sources."""
+    return {**os.environ, "PYTHONPATH": SOURCES, **more}
+
+
+def eval_argv(*arguments: str) -> list[str]:
+    """Return the command line of `codegenie eval`."""
+    return [sys.executable, "-m", "codegenie", "eval", *arguments]
+
+
+def run_argv(*arguments: str) -> list[str]:
+    """Return the command that measures the agent of `write_agent` on the bench in `bench/`."""
+    return eval_argv("run", TASK_CLASS, "--sut", "python:agent:solve", "--quiet", *arguments)
+
+
+def call(
+    argv: list[str], cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        argv, cwd=cwd, env=env or environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def answered(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return the one document that a command with --json printed."""
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def write_agent(directory: Path, seconds: float = 0.0) -> Path:
+    """Write `agent.py`, which answers rightly; returns the file in which it notes whom it was asked about."""
+    calls = directory / "calls"
+    (directory / "agent.py").write_text(_AGENT.format(calls=str(calls), seconds=seconds), encoding="utf-8")
+    return calls
+
+
+def asked(calls: Path) -> list[str]:
+    """Return the cases that the agent was asked about, in order."""
+    return calls.read_text(encoding="utf-8").split() if calls.exists() else []
+
+
+def in_private_mounts(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python program as the root of mounts of its own; nothing that it mounts is seen outside."""
+    become_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    argv = ["unshare", *become_root, "--mount", "--propagation", "private", sys.executable, str(program)]
+    return call([*argv, *arguments], program.parent)

@@ -1,0 +1,251 @@
+"""A run that dies is taken up by the same command, repeats nothing and comes to the same report."""
+
+import json
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codegenie.eval.canonical import canonical_json
+from tests.bench_builder import write_bench
+from tests.command_line import answered, asked, call, environment, eval_argv, run_argv, write_agent
+from tests.log_workshop import read_records, verified
+
+CASES = [f"case-{number:02d}" for number in range(12)]
+KILLS = 25
+CONCURRENCY = 2
+
+SLOW_RUBRIC = """\
+import json, sys, time
+request = json.load(sys.stdin)
+time.sleep(0.03)
+with open("expected/answer.txt", encoding="utf-8") as file:
+    right = request["harness_output"].get("answer") == file.read()
+json.dump({"passed": right, "score": 0.5 + right / 4, "breakdown": {}, "failure_modes": []}, sys.stdout)
+"""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A bench and an agent, and how long the undisturbed command takes and what it reports."""
+
+    directory: Path
+    calls: Path
+    seconds: float
+    report: bytes
+
+
+def stripped(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Remove what two runs may differ in: run id, times and durations."""
+    if isinstance(value, dict):
+        gone = {"run_id", "started_at", "ended_at", "wall_clock_ms"}
+        return {key: stripped(inner) for key, inner in value.items() if key not in gone}
+    return [stripped(inner) for inner in value] if isinstance(value, list) else value
+
+
+def comparable(done: subprocess.CompletedProcess[str]) -> bytes:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return canonical_json(stripped(answered(done)["report"]))
+
+
+def command(name: str, *more: str) -> list[str]:
+    """Return the command of one experiment, with a log and a store of its own."""
+    return run_argv("--out", f"{name}/runs", "--cache", f"{name}/cache", "--json", *more)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    directory = tmp_path_factory.mktemp("resume")
+    write_bench(directory / "bench", SLOW_RUBRIC, CASES)
+    calls = write_agent(directory)
+    call(command("warm-up"), directory)
+    began = time.monotonic()
+    done = call(command("undisturbed"), directory)
+    return Workplace(directory, calls, time.monotonic() - began, comparable(done))
+
+
+def begin(place: Workplace, argv: list[str], stdout: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv, cwd=place.directory, env=environment(), stdout=stdout, stderr=subprocess.DEVNULL
+    )
+
+
+def finished_trials(log: Path) -> list[str]:
+    """Return the cases that the journal of the one dead run holds."""
+    lines = [
+        line for path in (log / "journal").glob("*") for line in path.read_bytes().splitlines(keepends=True)
+    ]
+    return [json.loads(line.split(b" ", 1)[1])["case_id"] for line in lines[1:] if line.endswith(b"\n")]
+
+
+def kinds(log: Path) -> list[str]:
+    return [record["kind"] for record in read_records(log)] if log.is_dir() else []
+
+
+def phase(log: Path) -> str:
+    """Say how far a killed run had come."""
+    if "run.finished" in kinds(log):
+        return "after the finish"
+    if "run.started" not in kinds(log):
+        return "before the start"
+    done = len(finished_trials(log))
+    return f"{done * 4 // len(CASES)}/4 of the trials" if done < len(CASES) else "all trials, no finish"
+
+
+def test_a_run_killed_at_any_moment_resumes_to_the_same_report(
+    place: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance = random.Random(20261115)  # noqa: S311 - moments, not secrets
+    phases: Counter[str] = Counter()
+    for number in range(KILLS):
+        phases[killed_and_resumed(place, f"kill-{number}", chance.uniform(0, place.seconds))] += 1
+    with capsys.disabled():
+        print(f"\n{KILLS} kills over {place.seconds:.2f} s:")  # noqa: T201 - the figure is the point
+        for name, count in sorted(phases.items()):
+            print(f"  {name:22} {'#' * count} {count}")  # noqa: T201
+    assert phases.total() == KILLS
+    assert len(phases) > 2, "the kills hit different phases"
+
+
+def killed_and_resumed(place: Workplace, name: str, moment: float) -> str:
+    log = place.directory / name / "runs"
+    place.calls.unlink(missing_ok=True)
+    running = begin(place, command(name))
+    try:
+        running.wait(moment)
+    except subprocess.TimeoutExpired:
+        running.kill()
+    running.wait(10)
+    hit = phase(log)
+    if log.is_dir():
+        verified(log)
+    known = finished_trials(log) if "trials" in hit else []
+    before = len(asked(place.calls))
+    done = call(command(name), place.directory)
+    assert comparable(done) == place.report, hit
+    verified(log)
+    check_log(log, hit)
+    again = asked(place.calls)[before:]
+    assert not set(known) & set(again), "nothing finished is repeated"
+    if hit != "after the finish":
+        assert sorted({*known, *again}) == CASES
+        assert len(asked(place.calls)) <= len(CASES) + CONCURRENCY
+    return hit
+
+
+def check_log(log: Path, hit: str) -> None:
+    if hit == "before the start":
+        expected = ["run.started", "run.finished"]
+    elif hit == "after the finish":
+        expected = ["run.started", "run.finished"] * 2
+    else:
+        expected = ["run.started", "run.resumed", "run.finished"]
+    records = read_records(log)
+    assert [record["kind"] for record in records] == expected
+    if "run.resumed" in expected:
+        assert len({record["run_id"] for record in records}) == 1
+    assert list((log / "journal").glob("*")) == [] or hit in {"before the start", "after the finish"}
+
+
+def interrupted(place: Workplace, name: str, signal_number: int, after: int = 3) -> int:
+    """Send a running command a signal once the agent was asked so often; returns its exit code."""
+    place.calls.unlink(missing_ok=True)
+    running = begin(place, command(name))
+    deadline = time.monotonic() + 60
+    while len(asked(place.calls)) < after:
+        assert running.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    running.send_signal(signal_number)
+    return running.wait(30)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_a_run_that_the_same_command_resumes(
+    place: Workplace, number: int, code: int
+) -> None:
+    name = f"signal-{number}"
+    assert interrupted(place, name, number) == code
+    log = place.directory / name / "runs"
+    assert kinds(log) == ["run.started"]
+    known = finished_trials(log)
+    before = len(asked(place.calls))
+    assert comparable(call(command(name), place.directory)) == place.report
+    assert kinds(log) == ["run.started", "run.resumed", "run.finished"]
+    assert read_records(log)[1]["body"]["finished_trials"] == len(known)
+    assert not set(known) & set(asked(place.calls)[before:])
+    verified(log)
+
+
+def test_a_run_can_die_more_than_once(place: Workplace) -> None:
+    for asked_about in (2, 3):
+        assert interrupted(place, "twice", signal.SIGKILL, asked_about) == -signal.SIGKILL
+    assert comparable(call(command("twice"), place.directory)) == place.report
+    log = place.directory / "twice" / "runs"
+    assert kinds(log) == ["run.started", "run.resumed", "run.resumed", "run.finished"]
+    verified(log)
+
+
+def test_of_two_resumers_one_gets_the_run_and_the_other_starts_its_own(place: Workplace) -> None:
+    assert interrupted(place, "two", signal.SIGKILL) == -signal.SIGKILL
+    resumers = [
+        subprocess.Popen(
+            command("two"), cwd=place.directory, env=environment(), stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    outputs = [resumer.communicate(timeout=60)[0] for resumer in resumers]
+    assert [resumer.returncode for resumer in resumers] == [0, 0]
+    reports = [json.loads(output)["report"] for output in outputs]
+    assert [canonical_json(stripped(report)) for report in reports] == [place.report] * 2
+    log = place.directory / "two" / "runs"
+    counts = Counter(kinds(log))
+    assert counts == {"run.started": 2, "run.resumed": 1, "run.finished": 2}
+    assert len({report["run_id"] for report in reports}) == 2
+    verified(log)
+
+
+def test_a_new_measurement_never_resumes_and_the_dead_run_is_listed_as_unfinished(place: Workplace) -> None:
+    assert interrupted(place, "fresh", signal.SIGKILL) == -signal.SIGKILL
+    log = place.directory / "fresh" / "runs"
+    dead = read_records(log)[0]["run_id"]
+    place.calls.unlink()
+    assert comparable(call(command("fresh", "--no-cache"), place.directory)) == place.report
+    assert kinds(log) == ["run.started", "run.started", "run.finished"]
+    assert sorted(asked(place.calls)) == CASES
+    done = call(eval_argv("verify", "--out", str(log), "--json"), place.directory)
+    assert done.returncode == 0
+    assert dead in json.dumps(answered(done)["unfinished_runs"])
+    assert [run.run_id for run in verified(log).history.runs.values() if run.finished_index is None] == [dead]
+
+
+def edit_journal(log: Path, edit: str) -> None:
+    path = next((log / "journal").iterdir())
+    raw = path.read_bytes()
+    if edit == "torn":
+        path.write_bytes(raw + b"0123456789abcdef {" + raw[20:60])
+    else:
+        lines = raw.splitlines(keepends=True)
+        lines[1] = lines[1].replace(b'"score":0.75', b'"score":0.95')
+        path.write_bytes(b"".join(lines))
+
+
+@pytest.mark.parametrize("edit", ["torn", "damaged"])
+def test_only_the_trial_of_a_bad_journal_line_is_repeated(place: Workplace, edit: str) -> None:
+    assert interrupted(place, edit, signal.SIGKILL, 6) == -signal.SIGKILL
+    log = place.directory / edit / "runs"
+    known = finished_trials(log)
+    assert len(known) >= 2
+    lost = known[:1] if edit == "damaged" else []
+    edit_journal(log, edit)
+    before = len(asked(place.calls))
+    assert comparable(call(command(edit), place.directory)) == place.report
+    assert read_records(log)[1]["body"]["finished_trials"] == len(known) - len(lost)
+    assert set(known) & set(asked(place.calls)[before:]) == set(lost)
+    verified(log)

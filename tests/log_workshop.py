@@ -1,0 +1,129 @@
+"""Makes real audit logs for tests, and forges them: records changed and chained anew with our own hashes."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from codegenie.eval.audit import HEAD, AuditLog
+from codegenie.eval.audit_chain import Link, record_name
+from codegenie.eval.canonical import canonical_json
+from codegenie.eval.evidence import ExamFinished, TrialEvidence
+from codegenie.eval.inspection import VerifiedLog, verify_log
+from codegenie.eval.models import RunOptions, TrialScore
+from codegenie.eval.ports import SutCase, SutRunner, SystemUnderTest
+from codegenie.eval.recording import RecordedRun
+from codegenie.eval.runner import Runner, SystemClock
+from codegenie.eval.trial import Stop
+from tests.bench_builder import ECHO_RUBRIC, TASK_CLASS, write_bench
+
+Edit = Callable[[dict[str, Any]], object]
+
+VERDICTS: Mapping[str, dict[str, Any]] = {
+    "blocked": {
+        "passed": True,
+        "score": 0.875,
+        "breakdown": {"accuracy": 0.5},
+        "failure_modes": [{"code": "answer.wrong", "severity": "info", "detail": "it is not that"}],
+    },
+    "passed": {"passed": True, "score": 0.75, "breakdown": {"accuracy": 0.5}, "failure_modes": []},
+    "sloppy": {
+        "passed": True,
+        "score": 0.5,
+        "breakdown": {"style.line_length": 0.25},
+        "failure_modes": [{"code": "answer.sloppy", "severity": "warn", "detail": "long lines"}],
+    },
+}
+"""What the agent of these tests makes the echoing rubric say of each case."""
+
+
+async def candid(case: SutCase) -> dict[str, Any]:
+    """Answer with the verdict; the case that is not in the list fails."""
+    await asyncio.sleep(0)
+    return VERDICTS[case.case_id]
+
+
+def record_run(
+    root: Path,
+    out_dir: Path,
+    sut: SystemUnderTest | SutRunner = candid,
+    *,
+    runner: Runner | None = None,
+    stop: Stop | None = None,
+    **options: Any,  # noqa: ANN401 - any field of RunOptions
+) -> RecordedRun:
+    """Run the bench that lies in `root` and record it in `out_dir`."""
+    runner = runner or Runner()
+    plan = runner.plan(
+        task_class_name=TASK_CLASS, bench_root=root, out_dir=out_dir, options=RunOptions(**options)
+    )
+    return asyncio.run(runner.record(plan, system_under_test=sut, stop=stop))
+
+
+class StopAfter:
+    """Asks a run to stop once so many trials have their score."""
+
+    def __init__(self, trials: int) -> None:
+        self.stop = Stop()
+        self._left = trials
+
+    def finished(self, _evidence: TrialEvidence, _score: TrialScore) -> None:
+        """Count a trial."""
+        self._left -= 1
+        if not self._left:
+            self.stop.everything("the test stops it")
+
+
+def stopped_run(root: Path, out_dir: Path, after: int, **options: Any) -> RecordedRun:  # noqa: ANN401
+    """Leave a run behind that was stopped after so many trials, with the log and journal of a dead one."""
+    watch = StopAfter(after)
+    runner = Runner(progress=watch)
+    return record_run(root, out_dir, runner=runner, stop=watch.stop, concurrency=1, **options)
+
+
+def build_log(directory: Path) -> Path:
+    """Record three runs, one of them resumed, and an exam; returns the directory of the log."""
+    root = write_bench(directory / "bench", ECHO_RUBRIC, [*VERDICTS, "unanswered"])
+    out_dir = directory / "runs"
+    record_run(root, out_dir)
+    stopped_run(root, out_dir, 3, cache_dir=directory / "cache", trials=2)
+    record_run(root, out_dir, cache_dir=directory / "cache", trials=2)
+    exam = ExamFinished(task_class=TASK_CLASS, case_set_digest="0" * 64, rubric_digest="1" * 64, passed=True)
+    AuditLog(out_dir, SystemClock()).append(exam, "exam-1")
+    record_run(root, out_dir, concurrency=1)
+    return out_dir
+
+
+def verified(log: Path) -> VerifiedLog:
+    """Verify everything in a log."""
+    return verify_log(log, SystemClock())
+
+
+def record_files(log: Path) -> list[Path]:
+    """Return the records of a log in order."""
+    return sorted(log.glob("*.json"))
+
+
+def read_records(log: Path) -> list[dict[str, Any]]:
+    """Return what the records of a log say."""
+    return [json.loads(path.read_bytes()) for path in record_files(log)]
+
+
+def write_log(log: Path, records: list[dict[str, Any]]) -> None:
+    """Write records as a consistent chain: indices, links, hashes and HEAD are right, whatever they say."""
+    for path in record_files(log):
+        path.unlink()
+    link = Link()
+    for record in records:
+        raw = canonical_json({**record, "index": link.count, "previous": link.head})
+        (log / record_name(link.count)).write_bytes(raw)
+        link = link.after(raw)
+    (log / HEAD).write_bytes(link.encode())
+
+
+def forge(log: Path, index: int, edit: Edit) -> None:
+    """Let `edit` change one record and chain the whole log anew around it."""
+    records = read_records(log)
+    edit(records[index])
+    write_log(log, records)

@@ -1,0 +1,112 @@
+"""A bench of one case with a log and a store, and agents that note whom they were asked about."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from codegenie.eval.canonical import canonical_json
+from codegenie.eval.loader import digest_statuses, load_task_class, write_digests
+from codegenie.eval.memory import StoredMemory
+from codegenie.eval.models import BenchCase, IsolationClass, RunOptions, SutBoundary, SutIdentity
+from codegenie.eval.ports import RubricRun, SutAnswer, SutCase, SutFault
+from codegenie.eval.recording import RecordedRun, RunParts
+from codegenie.eval.runner import Runner
+from codegenie.eval.trial import Stop
+from tests.bench_builder import TASK_CLASS
+from tests.log_workshop import read_records, record_run
+
+
+@dataclass
+class NotingSut:
+    """An agent in a process of its own, as far as the runner knows; it notes whom it was asked about."""
+
+    identity: SutIdentity = field(default_factory=lambda: SutIdentity(spec="noting", version="1"))
+    boundary: SutBoundary = "process"
+    wants_input: bool = True
+    answer: str = "it is one"
+    asked: list[str] = field(default_factory=list)
+
+    async def prepare(self) -> None:
+        """Need nothing."""
+
+    async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
+        """Answer, and note it."""
+        assert seconds > 0
+        self.asked.append(f"{case.case_id}#{case.trial}")
+        await asyncio.sleep(0)
+        return SutAnswer(canonical_json({"answer": self.answer}), 0.25, b"worked on it\n")
+
+    async def close(self) -> None:
+        """Hold nothing open."""
+
+
+class FlakySut(NotingSut):
+    """Fails when it is asked for the first time, and never again."""
+
+    async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
+        answer = await super().ask(case, seconds)
+        return SutFault("sut.exception", "not today", 0.5) if len(self.asked) == 1 else answer
+
+
+@dataclass
+class Bench:
+    """A bench with one case, a store and a log; `run` says what it explained."""
+
+    directory: Path
+    sut: NotingSut = field(default_factory=NotingSut)
+
+    @property
+    def case(self) -> Path:
+        return self.directory / "bench" / TASK_CLASS / "cases" / "one"
+
+    @property
+    def store(self) -> Path:
+        return self.directory / "cache"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "runs"
+
+    def digest(self) -> None:
+        task_class = load_task_class(TASK_CLASS, bench_root=self.directory / "bench")
+        write_digests(task_class, digest_statuses(task_class))
+
+    def run(self, **options: Any) -> list[str]:  # noqa: ANN401 - any field of RunOptions
+        self.explained: list[str] = []
+        self.recorded: RecordedRun = record_run(
+            self.directory / "bench",
+            self.log,
+            self.sut,
+            runner=Runner(explain=self.explained.append),
+            **{"cache_dir": self.store, **options},
+        )
+        return self.explained
+
+    def reused(self) -> list[str]:
+        return [trial["reused"] for trial in read_records(self.log)[-1]["body"]["trials"]]
+
+
+class NoRubrics:
+    """Stands where rubrics are run, for what only needs to know in which class."""
+
+    isolation_class: IsolationClass = "subprocess"
+
+    async def run(self, directory: Path, request: bytes, seconds: float) -> RubricRun:
+        """Run nothing."""
+        raise RuntimeError(f"{directory}: {request!r}: {seconds}")
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+
+def memory_of(bench: Bench) -> tuple[StoredMemory, BenchCase]:
+    """Return the memory that the next run of a bench would have, and the case of the bench."""
+    plan = Runner().plan(
+        task_class_name=TASK_CLASS,
+        bench_root=bench.directory / "bench",
+        out_dir=bench.log,
+        options=RunOptions(cache_dir=bench.store),
+    )
+    parts = RunParts(plan, bench.sut, NoRubrics(), Stop())
+    return parts.memory(parts.start(), "a-run", None), plan.cases[0]
