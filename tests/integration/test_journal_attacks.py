@@ -123,6 +123,7 @@ def test_a_line_that_cannot_be_evidence_is_passed_over(place: Place, what: str) 
     done = place.resume()
     assert place.kinds() == RESUMED
     assert sorted(place.asked) == ["blocked", "sloppy"]
+    assert read_records(place.log)[1]["body"]["finished_trials"] == 1
     assert done.report.block_severity_failure_modes == ("answer.wrong",)
 
 
@@ -157,7 +158,7 @@ def test_a_flipped_bit_costs_one_trial_or_the_journal_but_never_a_number(place: 
 @pytest.mark.parametrize("cut", [1, 40, 200])
 def test_a_torn_end_is_cut_off_before_the_next_line_is_written(place: Place, cut: int) -> None:
     place.journal.write_bytes(place.journal.read_bytes()[:-cut])
-    stopped_run(place.root, place.log, 2, cache_dir=place.cache)
+    stopped_run(place.root, place.log, 2, cache_dir=place.log.with_name("other"))
     assert [line for line in place.lines() if not line.endswith(b"\n")] == []
     place.resume()
     assert place.kinds() == ["run.started", "run.resumed", "run.resumed", "run.finished"]
@@ -171,6 +172,15 @@ def test_the_journal_of_another_run_is_not_taken(place: Place) -> None:
     stopped_run(place.root, place.log, 4, cache_dir=place.log.with_name("other"), trials=2)
     other = next(path for path in (place.log / "journal").iterdir() if path != place.journal)
     place.journal.write_bytes(other.read_bytes())
+    place.resume()
+    assert place.kinds() == ["run.started", "run.started", "run.started", "run.finished"]
+    assert sorted(place.asked) == CASES
+
+
+def test_the_journal_of_another_run_of_the_same_plan_is_not_taken_either(place: Place) -> None:
+    stopped_run(place.root, place.log, 2, cache_dir=place.log.with_name("other"), fresh=True)
+    other = next(path for path in (place.log / "journal").iterdir() if path != place.journal)
+    other.replace(place.journal)
     place.resume()
     assert place.kinds() == ["run.started", "run.started", "run.started", "run.finished"]
     assert sorted(place.asked) == CASES

@@ -63,16 +63,25 @@ def command(name: str, *more: str) -> list[str]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     directory = tmp_path_factory.mktemp("resume")
     write_bench(directory / "bench", SLOW_RUBRIC, CASES)
+    (directory / "tmp").mkdir()
     calls = write_agent(directory)
-    call(command("warm-up"), directory)
-    began = time.monotonic()
-    done = call(command("undisturbed"), directory)
-    return Workplace(directory, calls, time.monotonic() - began, comparable(done))
+    seconds: list[float] = []
+    report = b""
+    for name in ("first", "second"):
+        began = time.monotonic()
+        report = comparable(call(command(name), directory))
+        seconds.append(time.monotonic() - began)
+    return Workplace(directory, calls, sum(seconds) / len(seconds), report)
 
 
 def begin(place: Workplace, argv: list[str], stdout: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        argv, cwd=place.directory, env=environment(), stdout=stdout, stderr=subprocess.DEVNULL
+        argv,
+        cwd=place.directory,
+        # Who is killed leaves its private copies behind; not in everybody's directory.
+        env=environment(TMPDIR=str(place.directory / "tmp")),
+        stdout=stdout,
+        stderr=subprocess.DEVNULL,
     )
 
 

@@ -145,11 +145,18 @@ def weaker_case(record: dict[str, Any]) -> None:
     body["case_set_digest"] = case_set_digest(cases)
 
 
+def no_cases(record: dict[str, Any]) -> None:
+    """Plan nothing, consistently: of no cases all pass."""
+    body = record["body"]
+    body |= {"cases": [], "case_set_digest": case_set_digest([])}
+    body["selection"]["available_cases"] = 0
+
+
 START_FORGERIES: dict[str, tuple[Edit, int]] = {
     "a case digest": (lambda record: record["body"]["cases"][0].update(digest="a" * 64), START),
     "a case digest and that of the set": (weaker_case, FINISH),
     "a case left out": (lambda record: record["body"]["cases"].pop(), START),
-    "no cases": (lambda record: record["body"].update(cases=[], case_set_digest=case_set_digest([])), START),
+    "no cases": (no_cases, START),
     "cases in another order": (lambda record: record["body"]["cases"].reverse(), START),
     "a case of another class": (lambda record: record["body"]["cases"][0].update(task_class="other"), START),
     "a partial selection as all": (

@@ -69,6 +69,11 @@ def test_a_whole_file_that_is_no_entry_is_damage(tmp_path: Path, body: bytes) ->
     assert store.changed("outputs", PLACE, {"trial": 0}) == ()
 
 
+def test_a_store_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "outputs").write_text("a file")
+    assert OutcomeStore(tmp_path).get("outputs", PLACE, {"trial": 0}) == Miss(damaged=True)
+
+
 def test_an_entry_under_the_name_of_another_is_damage(tmp_path: Path) -> None:
     store = OutcomeStore(tmp_path)
     entry(store, 0).replace(entry(store, 1))

@@ -40,7 +40,7 @@ _COMPARED = 64
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which case an entry belongs to. Part of the key: an entry cannot be moved to another case."""
+    """Which case an entry belongs to. It stands in the entry: none can be moved to another case."""
 
     task_class: str
     case_id: str
@@ -61,8 +61,8 @@ class OutcomeStore:
 
     def path(self, kind: Kind, place: Place, ingredients: Mapping[str, Any]) -> Path:
         """Return where an entry lies."""
-        key = [place.task_class, place.case_id, dict(ingredients)]
-        return self._folder(kind, place) / f"{digest_json(f'outcome.{kind}.v1', key)}.json"
+        name = digest_json(f"outcome.{kind}.v1", dict(ingredients))
+        return self._folder(kind, place) / f"{name}.json"
 
     def get(self, kind: Kind, place: Place, ingredients: Mapping[str, Any]) -> Any | Miss:  # noqa: ANN401
         """Return the stored value, or a miss."""
