@@ -1,7 +1,7 @@
 # Every target does its own set-up. A machine needs Python >= 3.11 with venv, and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test check bench lock clean
+.PHONY: help setup setup-dev demo test mutants check bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -37,6 +37,9 @@ test: setup-dev ## run every test; fails under 90 % branch coverage
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 	@$(BIN)/python scripts/check_coverage.py
+
+mutants: setup-dev ## take each defense away in a copy and see which tests go red
+	@$(BIN)/python scripts/mutants.py
 
 check: setup-dev ## format, lint, types and import contracts, in seconds
 	@$(BIN)/ruff format --check .

@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.cold_start import measure_cold_start
 from benchmarks.estimator_costs import measure_estimators
 from benchmarks.evidence import measure_evidence
+from benchmarks.fencing import measure_fence
 from benchmarks.loading import measure_loading
 from benchmarks.memory import measure_memory
 from benchmarks.results import Section, render
@@ -33,6 +34,7 @@ class Sizes:
     cold_rounds: int = 15
     loading_cases: int = 10_000
     loading_rounds: int = 7
+    fence_cases: int = 1_000
     memory_cases: Sequence[int] = (200, 1_000, 5_000)
     estimator_units: Sequence[int] = (25, 200, 500)
     estimator_rounds: int = 5
@@ -46,6 +48,7 @@ QUICK = Sizes(
     cold_rounds=5,
     loading_cases=1_000,
     loading_rounds=3,
+    fence_cases=250,
     memory_cases=(50, 200, 500),
     estimator_units=(25, 200),
     estimator_rounds=3,
@@ -62,13 +65,15 @@ def measure(directory: Path, sizes: Sizes) -> list[Section]:
     cold = measure_cold_start(directory, sizes.cold_rounds)
     _say("loading")
     loading = measure_loading(directory, sizes.loading_cases, sizes.loading_rounds)
+    _say("fence")
+    fence = measure_fence(directory, sizes.fence_cases, sizes.loading_rounds)
     _say("memory")
     memory = measure_memory(directory, sizes.memory_cases)
     _say("estimators")
     estimators = measure_estimators(sizes.estimator_units, sizes.estimator_rounds, seconds)
     _say("evidence")
     evidence = measure_evidence(directory, sizes.warm_cases, sizes.logged_runs, seconds)
-    return [throughput, cold, loading, memory, estimators, evidence]
+    return [throughput, cold, loading, fence, memory, estimators, evidence]
 
 
 def _say(what: str) -> None:

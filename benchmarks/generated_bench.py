@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from codegenie.eval.loader import digest_statuses, load_task_class, write_digests
+from codegenie.eval.digests import digest_statuses, write_digests
+from codegenie.eval.loader import load_task_class
 from codegenie.eval.models import RUNNER_CODES
 
 NAME = "generated"

@@ -2,6 +2,7 @@
 
 python probe.py run BENCH CONCURRENCY     a whole run, SUT null, through the Runner
 python probe.py plan BENCH                load and digest-check every case
+python probe.py fence BENCH               look at every file of the bench by every rule
 python probe.py walk BENCH                read every file of the cases, and nothing else
 python probe.py warm BENCH CONCURRENCY    a run with a store; warm from the second call on
 python probe.py parts BENCH CONCURRENCY   the share of journal, validation and log in a cold run
@@ -46,6 +47,16 @@ def plan_only(bench: str) -> dict[str, float]:
     started = time.perf_counter()
     plan = Runner().plan(task_class_name=Path(bench).name, bench_root=Path(bench).parent)
     return {"seconds": time.perf_counter() - started, "cases": len(plan.cases)}
+
+
+def fence_only(bench: str) -> dict[str, float]:
+    """Look at everything; the time is that of looking alone, without imports."""
+    from codegenie.eval.fence import inspect_paths
+
+    started = time.perf_counter()
+    report = inspect_paths([bench])
+    seconds = time.perf_counter() - started
+    return {"seconds": seconds, "cases": report.case_count, "findings": len(report.findings)}
 
 
 def plain_walk(bench: str) -> dict[str, float]:
@@ -171,6 +182,7 @@ LARGEST_FILE = 8192
 MODES: dict[str, Callable[..., dict[str, float]]] = {
     "run": whole_run,
     "plan": plan_only,
+    "fence": fence_only,
     "walk": plain_walk,
     "warm": warm_run,
     "parts": recorded_parts,

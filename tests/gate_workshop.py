@@ -112,16 +112,18 @@ def started(units: int, **changes: Any) -> RunStarted:  # noqa: ANN401 - any fie
 def bench(of: RunStarted) -> BenchOnDisk:
     """Return the bench that a run measured, as it still lies there."""
     return BenchOnDisk(
-        case_set_digest=of.case_set_digest,
+        cases=of.cases,
         rubric_digest=of.rubric_digest,
         taxonomy_digest=of.taxonomy_digest,
+        breakdown_keys=of.breakdown_keys,
+        severities=dict(of.severities),
         minimums=dict(of.min_cases_for_promotion),
     )
 
 
 def look(of: BenchRunReport, reused: int = 0) -> Look:
     """Return what another verdict asks of a run with this report."""
-    return Look(of.run_id, of.units, of.units_passed, of.ended_at, of.sut_boundary, reused)
+    return Look(of.run_id, of.units, of.units_passed, of.started_at, of.ended_at, of.sut_boundary, reused)
 
 
 def evidence(of: BenchRunReport, **changes: Any) -> Evidence:  # noqa: ANN401 - any field

@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from blake3 import blake3
+
+from codegenie.eval.aggregation import combine_trials, summarise
 from codegenie.eval.audit import HEAD, AuditLog
 from codegenie.eval.audit_chain import Link, record_name
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.evidence import ExamFinished, TrialEvidence
+from codegenie.eval.evidence import ExamFinished, RunStarted, TrialEvidence
 from codegenie.eval.inspection import VerifiedLog, verify_log
 from codegenie.eval.models import RunOptions, TrialScore
 from codegenie.eval.ports import SutCase, SutRunner, SystemUnderTest
 from codegenie.eval.recording import RecordedRun
 from codegenie.eval.runner import Runner, SystemClock
+from codegenie.eval.settling import settled
 from codegenie.eval.trial import Stop
 from tests.bench_builder import ECHO_RUBRIC, TASK_CLASS, write_bench
 
@@ -122,8 +126,30 @@ def write_log(log: Path, records: list[dict[str, Any]]) -> None:
     (log / HEAD).write_bytes(link.encode())
 
 
+def write_journal(path: Path, values: list[dict[str, Any]]) -> None:
+    """Write a journal in which every line has its right check, whatever it says."""
+    lines, check = [], b""
+    for body in map(canonical_json, values):
+        check = blake3(check + body).hexdigest()[:16].encode()
+        lines.append(b"%b %b\n" % (check, body))
+    path.write_bytes(b"".join(lines))
+
+
 def forge(log: Path, index: int, edit: Edit) -> None:
     """Let `edit` change one record and chain the whole log anew around it."""
     records = read_records(log)
     edit(records[index])
     write_log(log, records)
+
+
+def reckon(start: dict[str, Any], finish: dict[str, Any]) -> None:
+    """Make the report of a forged finish what its forged answers give under its forged start."""
+    body, report = finish["body"], finish["body"]["report"]
+    started = RunStarted.model_validate_json(json.dumps(start["body"]))
+    scores: dict[str, list[TrialScore]] = {}
+    for trial in body["trials"]:
+        evidence = TrialEvidence.model_validate_json(json.dumps(trial))
+        scores.setdefault(evidence.case_id, []).append(settled(evidence))
+    per_case = [(case_id, combine_trials(trials)) for case_id, trials in scores.items()]
+    report |= summarise(started.cases, per_case).model_dump(mode="json")
+    report["per_case"] = [[case_id, score.model_dump(mode="json")] for case_id, score in per_case]

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.loader import digest_statuses, load_task_class, write_digests
+from codegenie.eval.digests import digest_statuses, write_digests
+from codegenie.eval.loader import load_task_class
 from codegenie.eval.memory import StoredMemory
 from codegenie.eval.models import BenchCase, IsolationClass, RunOptions, SutBoundary, SutIdentity
-from codegenie.eval.ports import RubricRun, SutAnswer, SutCase, SutFault
+from codegenie.eval.ports import RubricRun, SutAnswer, SutCase, SutFault, SutRunner
 from codegenie.eval.recording import RecordedRun, RunParts
 from codegenie.eval.runner import Runner
 from codegenie.eval.trial import Stop
@@ -18,7 +19,7 @@ from tests.log_workshop import read_records, record_run
 
 
 @dataclass
-class NotingSut:
+class NotingSut(SutRunner):
     """An agent in a process of its own, as far as the runner knows; it notes whom it was asked about."""
 
     identity: SutIdentity = field(default_factory=lambda: SutIdentity(spec="noting", version="1"))

@@ -86,14 +86,22 @@ def test_without_the_bench_a_bundle_is_verified_and_not_sufficient(
     assert [reason.partition(":")[0] for reason in said.document["reasons"]] == ["bench_missing"]
 
 
-def test_a_bundle_ends_with_its_run_and_leaves_later_ones_out(desk: Desk) -> None:
+def test_a_bundle_holds_the_later_looks_too(desk: Desk) -> None:
     first = desk.run_id
-    desk.run("wrong")
-    desk.ask("export", first, "-o", "run.zip")
-    said = desk.ask("verify", "--out", "run.zip", "--json").document
+    desk.run("right", "--no-cache")
+    packed = desk.ask("export", first, "-o", "run.zip", "--json").document
+    said = desk.ask("verify", "--out", "run.zip", "--expect-head", packed["chain_head"], "--json").document
+    judged = [desk.verdict("--run", first, *where).document for where in ((), ("--out", "run.zip"))]
 
-    assert (said["records"], said["runs"]) == (2, 1)
-    assert desk.ask("verify", "--json").document["records"] == 4
+    assert (said["records"], said["runs"]) == (4, 2)
+    assert said["chain_head"] == packed["chain_head"] == desk.ask("verify", "--json").document["chain_head"]
+    assert judged[0]["looks"] == judged[1]["looks"] == 2
+    desk.run("right", "--no-cache")
+    head = desk.ask("verify", "--json").document["chain_head"]
+    assert desk.verdict("--expect-head", head).code == 0
+    assert desk.verdict("--expect-head", head, "--out", "run.zip").refusal == (3, "ChainTamperDetected")
+    text = desk.ask("promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "run.zip")
+    assert (text.code, "looks after it was made" in text.out) == (0, True)
     assert desk.ask("show", first, "--out", "run.zip").code == 0
     assert desk.ask("export", "latest", "--out", "run.zip", "-o", "again.zip").code == 0
 

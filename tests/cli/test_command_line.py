@@ -13,6 +13,7 @@ from codegenie import __version__
 from codegenie.eval import cli
 from codegenie.eval.cli import list_command, run_command_line
 from codegenie.eval.errors import BenchCaseLoadError
+from tests.command_line import call
 from tests.stub_bench import NAME, copy_stub
 
 Capture = pytest.CaptureFixture[str]
@@ -160,7 +161,7 @@ def test_a_bug_shows_where_it_is_to_whoever_asks(monkeypatch: pytest.MonkeyPatch
 
 def test_every_command_of_the_group_is_known_to_the_help() -> None:
     modules = {path.stem for path in Path(cli.__file__).parent.glob("*_command.py")}
-    names = ["run", "verify", "promote_verdict", "show", "export", "digest", "list", "cache", "demo"]
+    names = ["run", "verify", "promote_verdict", "show", "export", "digest", "fence", "list", "cache", "demo"]
     assert modules == {f"{name}_command" for name in names}
 
 
@@ -198,3 +199,24 @@ def test_no_end_of_a_stream_is_a_traceback(here: Path, line: str, code: int, say
     assert done.returncode == code, done.stderr
     assert [line for line in lines if says in line] == lines
     assert len(lines) == bool(says)
+
+
+def test_an_interruption_while_the_harness_is_still_being_imported_is_no_traceback(tmp_path: Path) -> None:
+    program = """
+import sys
+
+
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "codegenie.eval.cli":
+            raise KeyboardInterrupt
+
+
+from codegenie.__main__ import main
+
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+    done = call([sys.executable, "-c", program], tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -42,3 +42,11 @@ def test_the_demo_says_the_same_as_one_document(tmp_path: Path) -> None:
     assert document["refused_record"]["type"] == "ChainTamperDetected"
     assert document["refused_record"]["file"] == "00000001.json"
     assert {document[name]["exit_code"] for name in ("refused", "refused_record")} == {3}
+
+
+def test_what_comes_next_can_be_typed_where_there_is_no_bench(tmp_path: Path) -> None:
+    (tmp_path / "agents.py").write_text("def idle(case):\n    return {}\n", encoding="utf-8")
+    said = call(eval_argv("demo"), tmp_path).stdout.rpartition("Next: codegenie eval ")[2]
+    words = said.replace("your_module:your_agent", "agents:idle").split()
+
+    assert call(eval_argv(*words, "--quiet"), tmp_path).returncode == 0

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.bench_builder import TASK_CLASS
+from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
 from tests.evidence_desk import UNITS, Desk
-from tests.log_workshop import forge, record_files
+from tests.log_workshop import forge, read_records, reckon, record_files, write_log
 
 HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -208,7 +208,10 @@ def test_a_forged_log_with_consistent_hashes_is_found_out_by_its_numbers(
 
 
 def test_a_clock_that_went_back_is_told_and_is_no_error(desk: Desk) -> None:
-    forge(desk.log, 1, lambda record: record.update(recorded_at="2001-01-01T00:00:00Z"))
+    def go_back(record: dict[str, Any]) -> None:
+        record["recorded_at"] = record["body"]["report"]["ended_at"] = "2001-01-01T00:00:00Z"
+
+    forge(desk.log, 1, go_back)
     said = desk.ask("verify", "--json")
 
     assert said.code == 0
@@ -223,8 +226,10 @@ def test_one_flipped_bit_of_a_case_is_an_integrity_error_that_leaves_the_log_who
     said = desk.ask("verify", "--json")
 
     assert said.code == 3
-    assert said.document["file"] == "cases/case-00"
+    assert said.document["file"] == f"{TASK_CLASS}/cases/case-00"
+    assert said.document["benches_stale"] == {TASK_CLASS: "case-00"}
     assert HASH.fullmatch(said.document["chain_head"])
+    assert "log holds " in desk.ask("verify").out
     assert desk.verdict().refusal == (3, "BenchCaseDigestMismatch")
 
 
@@ -238,11 +243,49 @@ def test_a_bench_that_was_changed_and_signed_anew_is_told(desk: Desk) -> None:
     assert said.document["not_checked"] == ["case_digests"]
 
 
-def test_a_bench_that_cannot_be_loaded_is_a_refusal(desk: Desk) -> None:
-    (desk.directory / "bench" / TASK_CLASS / "extra.txt").touch()
+START_AGAINST_THE_BENCH: dict[str, Callable[[dict[str, Any]], object]] = {
+    "another family": lambda body: body["cases"][0].update(family="the-one"),
+    "another curation class": lambda body: body["cases"][0].update(curation_class="rag-corpus-derived"),
+    "another severity": lambda body: body["severities"].update({"answer.noted": "warn"}),
+    "another key": lambda body: body["breakdown_keys"].append("charm"),
+}
 
-    assert desk.ask("verify", "--json").refusal == (2, "BenchInvalid")
+
+@pytest.mark.parametrize("what", START_AGAINST_THE_BENCH)
+def test_a_start_that_says_of_the_bench_what_its_bytes_do_not_is_named(desk: Desk, what: str) -> None:
+    start, finish = read_records(desk.log)
+    START_AGAINST_THE_BENCH[what](start["body"])
+    reckon(start, finish)
+    write_log(desk.log, [start, finish])
+    said = desk.ask("verify", "--json")
+    elsewhere = desk.ask("verify", "--json", "--bench-root", "nowhere")
+
+    assert (said.code, said.document["file"]) == (3, "00000000.json")
+    assert desk.verdict().document["reasons"][0].startswith("bench_changed")
+    assert (elsewhere.code, elsewhere.document["not_checked"]) == (0, ["case_digests"])
+
+
+def test_a_bench_that_cannot_be_loaded_is_named_and_does_not_decide_about_the_log(desk: Desk) -> None:
+    (desk.directory / "bench" / TASK_CLASS / "extra.txt").touch()
+    said = desk.ask("verify", "--rescore", "--json")
+
+    assert (said.code, said.document["not_checked"]) == (0, ["case_digests", "rescore"])
+    assert "'extra.txt'" in said.document["benches_invalid"][TASK_CLASS]
+    assert f"{TASK_CLASS} cannot be read: " in desk.ask("verify").out
     assert desk.verdict().refusal == (2, "BenchInvalid")
+
+
+def test_one_stale_bench_does_not_stop_the_others_and_can_be_left_out(desk: Desk) -> None:
+    write_bench(desk.directory / "bench", HONEST_RUBRIC, ["one"], name="other")
+    assert desk.ask("run", "other", "--sut", "null", "-q").code == 0
+    flip(desk.directory / "bench" / "other" / "cases" / "one" / "input" / "question.txt")
+    everything = desk.ask("verify", "--rescore", "--json")
+    ours = desk.ask("verify", "--task-class", TASK_CLASS, "--json")
+
+    assert (everything.code, everything.document["file"]) == (3, "other/cases/one")
+    assert everything.document["rescored"] == UNITS
+    assert (ours.code, ours.document["not_checked"]) == (0, ["case_digests"])
+    assert desk.ask("verify", "--task-class", "third", "--json").refusal == (4, "NotMeasured")
 
 
 # Rubrics again.
@@ -329,7 +372,8 @@ def test_outputs_that_the_log_does_not_name_are_not_taken_for_rescored(desk: Des
 
 
 def test_a_run_in_an_isolation_that_is_not_to_be_had_here_is_not_rescored(desk: Desk) -> None:
-    forge(desk.log, 0, lambda record: record["body"]["isolation"].update(isolation_class="namespace"))
+    proof = {"isolation_class": "namespace", "probes": [{"name": "network", "blocked": True}]}
+    forge(desk.log, 0, lambda record: record["body"]["isolation"].update(proof))
     forge(desk.log, 1, lambda record: record["body"]["report"].update(isolation_class="namespace"))
     said = desk.ask("verify", "--rescore", "--json")
 

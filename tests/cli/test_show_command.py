@@ -9,7 +9,7 @@ from codegenie.eval.artifacts import ArtifactStore
 from codegenie.eval.evidence import identity_digest
 from codegenie.eval.models import SutIdentity
 from tests.bench_builder import TASK_CLASS
-from tests.evidence_desk import STEERING_CHARACTERS, Desk
+from tests.evidence_desk import STEERING_CHARACTERS, UNITS, Desk
 from tests.log_workshop import forge
 
 RUDE_RUBRIC = r"""
@@ -46,6 +46,16 @@ def test_a_run_is_shown_by_id_by_a_beginning_of_it_and_as_the_latest(desk: Desk)
     for name in (run_id[:-1], run_id[:4], "latest"):
         assert desk.ask("show", name).out == shown.out
     assert desk.ask("show", run_id, "--json").document["report"]["run_id"] == run_id
+
+
+def test_a_run_from_the_store_is_shown_as_one(desk: Desk) -> None:
+    versioned = ("--sut-version", "another")
+    assert "come from the store" not in desk.run("right", *versioned).out
+    again = desk.run("right", *versioned).out
+    reused = f"{UNITS} of {UNITS} outputs come from the store"
+
+    assert reused in again
+    assert reused in desk.ask("show", "latest").out
 
 
 def test_a_beginning_of_two_runs_and_an_unknown_run_are_refused(desk: Desk) -> None:

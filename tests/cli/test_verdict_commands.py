@@ -125,15 +125,15 @@ def test_a_run_is_chosen_by_its_id_or_the_beginning_of_it(desk: Desk) -> None:
 
 
 def test_a_lucky_run_again_does_not_help(desk: Desk) -> None:
-    """The agent is its version, whatever it does: the first look failed and stays."""
+    """The agent is its code, whatever it does and is called: the first look failed and stays."""
+    word = desk.directory / "word"
     agents = desk.directory / "agents.py"
-    flaky = "import os\n\n\ndef right(case):\n    return {'answer': os.environ['WORD'] + case.case_id}\n"
+    flaky = f"def right(case):\n    return {{'answer': open({str(word)!r}).read() + case.case_id}}\n"
     agents.write_text(flaky, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        for word, verdict in (("it was ", "insufficient"), ("it is ", "insufficient")):
-            patch.setenv("WORD", word)
-            ran = desk.run("right", "--sut-env", "WORD", "--no-cache", "--json")
-            assert ran.document["verdict"]["verdict"] == verdict
+    for version, text in (("9.1", "it was "), ("9.2", "it is ")):
+        word.write_text(text, encoding="utf-8")
+        ran = desk.run("right", "--sut-version", version, "--no-cache", "--json")
+        assert ran.document["verdict"]["verdict"] == "insufficient"
     said = desk.verdict()
 
     assert codes(said) == ["other_look"]
@@ -162,17 +162,42 @@ def test_picking_lucky_outputs_one_by_one_and_running_over_the_store_does_not_he
 def test_a_run_from_the_store_does_not_make_an_old_measurement_young(desk: Desk) -> None:
     def age(record: dict[str, Any]) -> None:
         record["body"]["report"]["started_at"] = "2020-01-01T00:00:00Z"
-        record["body"]["report"]["ended_at"] = "2020-01-01T00:01:00Z"
+        record["body"]["report"]["ended_at"] = record["recorded_at"] = "2020-01-01T00:01:00Z"
 
     forge(desk.log, 1, age)
+    forge(desk.log, 0, lambda record: record.update(recorded_at="2020-01-01T00:00:00Z"))
     assert codes(desk.verdict()) == ["too_old"]
     desk.run(*WHOLE)
 
     assert codes(desk.verdict()) == ["too_old"]
 
 
+def test_a_run_that_was_begun_long_ago_is_not_young_because_it_was_resumed(desk: Desk) -> None:
+    """The trials before the crash are as old as the start, whenever the last one was measured."""
+    forge(desk.log, 0, lambda record: record.update(recorded_at="2020-01-01T00:00:00Z"))
+
+    assert codes(desk.verdict()) == ["too_old"]
+
+
+def test_another_model_by_a_variable_is_another_agent_and_is_told(desk: Desk) -> None:
+    agents = desk.directory / "agents.py"
+    source = "import os\n\n\ndef right(case):\n    return {'answer': os.environ['WORD'] + case.case_id}\n"
+    agents.write_text(source, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        for word in ("it was ", "it is "):
+            patch.setenv("WORD", word)
+            desk.run("right", "--sut-version", "9", "--sut-env", "WORD")
+    said = desk.verdict()
+
+    assert said.document["verdict"] == "sufficient"
+    assert (said.document["looks"], said.document["runs_elsewhere"]) == (1, 1)
+
+
 def test_a_run_from_the_future_is_no_evidence(desk: Desk) -> None:
-    forge(desk.log, 1, lambda record: record["body"]["report"].update(ended_at="2999-01-01T00:00:00Z"))
+    def postdate(record: dict[str, Any]) -> None:
+        record["recorded_at"] = record["body"]["report"]["ended_at"] = "2999-01-01T00:00:00Z"
+
+    forge(desk.log, 1, postdate)
 
     assert desk.ask("verify").code == 0
     assert codes(desk.verdict()) == ["future"]
@@ -230,6 +255,22 @@ def test_a_start_that_was_killed_counts_until_the_same_command_finishes_it(desk:
     assert "has not finished; it counts as failed" in desk.ask("verify").out
     # Another agent's dead start is not held against the first.
     assert desk.verdict().code == 0
+
+
+def test_a_run_that_ended_early_says_which_command_takes_it_up(desk: Desk) -> None:
+    costly = (
+        "from codegenie.eval.ports import SutResult\n\n\ndef right(case):\n    return SutResult({}, 1.0)\n"
+    )
+    (desk.directory / "agents.py").write_text(costly, encoding="utf-8")
+    known = desk.ask("verify", "--json").document["runs"]
+
+    ended = desk.run("right", "--no-cache", "--max-cost-usd", "1")
+    assert ended.code == 4
+    assert "the same command without --no-cache takes it up where it stopped" in ended.out
+    assert "the same command takes it up where it stopped" in desk.run("right", "--max-cost-usd", "2").out
+    assert desk.run("right").code == 0
+    found = desk.ask("verify", "--json").document
+    assert (found["runs"] - known, found["unfinished_runs"]) == (1, [])
 
 
 def test_another_version_with_the_same_outputs_was_measured_although_its_scores_are_known(desk: Desk) -> None:

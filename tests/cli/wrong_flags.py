@@ -76,6 +76,10 @@ VALUES = [
         }.items()
         for value in values.split()
     ),
+    _run_with("an empty --out", ("--out", ""), SETTINGS, "'--out': is empty"),
+    _run_with("a blank --cache", ("--cache", " "), SETTINGS, "'--cache': is empty"),
+    _run_with("an empty --tiers", ("--tiers", ""), SETTINGS, "'--tiers': is empty"),
+    _run_with("an empty --sut-version", ("--sut-version", ""), SETTINGS, "'--sut-version': is empty"),
     _run_with("an empty --timeout", ("--timeout", ""), SETTINGS, "--timeout"),
     _run_with("a SUT that is not there", "--sut bogus", NO_SUT, "'bogus' is not a system under test"),
     _run_with("a SUT without a name", ("--sut", ""), NO_SUT, "'' is not a system under test"),
@@ -114,9 +118,7 @@ PLACES = [
     _class("with an escape in its name", "\x1b[2J", r"'\x1b[2J' is not the name"),
     _class("with a name of 5,000 characters", "a" * 5_000, "is not the name"),
     wrong_flags("a bench root that is not there", "eval list --bench-root gone", NOT_FOUND, "no bench root"),
-    wrong_flags(
-        "a bench root that is empty", ("eval", "list", "--bench-root", ""), NOT_FOUND, "empty string"
-    ),
+    wrong_flags("a bench root that is empty", ("eval", "list", "--bench-root", ""), SETTINGS, "is empty"),
     wrong_flags(
         "a bench root of 6,000 characters",
         f"eval list --bench-root {'a/' * 3000}",
@@ -127,13 +129,13 @@ PLACES = [
         "a bench root that is a file", f"eval list --bench-root bench/{NAME}/README.md", NOT_FOUND, "no bench"
     ),
     wrong_flags(
-        "a bench root with a NUL", ("eval", "list", "--bench-root", "a\0b"), NOT_FOUND, "no bench root"
+        "a bench root with a NUL", ("eval", "list", "--bench-root", "a\0b"), SETTINGS, "holds a zero byte"
     ),
     wrong_flags(
         "a bench root with half a character",
         ("eval", "list", "--bench-root", "\ud800"),
-        NOT_FOUND,
-        "no bench",
+        SETTINGS,
+        "is not UTF-8",
     ),
     wrong_flags(
         "a class where there is no bench root",
@@ -167,6 +169,17 @@ PLACES = [
 PROJECT_FILES = [
     _setting("with a setting that is not there", "thresholds = 1", "no setting 'thresholds'"),
     _setting("with an escape in a setting", r'"\u001b[2J" = 1', "no setting"),
+    _file(
+        "of short keys below a deep header",
+        _project(
+            "[tool.codegenie.eval]\n["
+            + ".".join("a" * 500)
+            + "]\n"
+            + "".join(f"b{n}.c = 1\n" for n in range(3_000))
+        ),
+        "tables that are too deep",
+    ),
+    _setting("with an empty directory", 'out = ""', "'--out': is empty"),
     _setting("with a quoted number", 'concurrency = "2"', "concurrency has a value of the wrong kind"),
     _setting("with true for a number", "concurrency = true", "concurrency has a value of the wrong kind"),
     _setting("with a number for a root", "bench_root = 5", "bench_root has a value of the wrong kind"),

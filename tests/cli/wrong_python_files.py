@@ -119,7 +119,7 @@ REGISTRATIONS = [
     _registration(
         "whose cookie stands after a lone carriage return",
         prepended(REGISTRATION, b"\r# -*- coding: cp1252 -*-\n"),
-        "cp1252",
+        "not shown as one",
     ),
     _registration("that is not UTF-8", appended(REGISTRATION, b"# \xff\n"), "not UTF-8 at byte"),
     _registration("in UTF-16", written(REGISTRATION, DECORATOR.encode("utf-16")), "not UTF-8"),

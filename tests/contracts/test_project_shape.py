@@ -146,7 +146,7 @@ def is_own(node: ast.AST) -> bool:
 
 def hidden_imports(module: Module) -> Iterator[str]:
     # The command line and the packages' front doors load their parts on first use, to start fast.
-    if module.in_cli or module.path.endswith("__init__.py"):
+    if module.in_cli or module.path.endswith(("__init__.py", "__main__.py")):
         return
     for function in functions(module.tree):
         for node in ast.walk(function):

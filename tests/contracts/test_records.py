@@ -6,6 +6,7 @@ import importlib
 import math
 import pickle
 import pkgutil
+import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -229,3 +230,28 @@ def test_a_score_is_a_whole_number_of_millionths_near_what_was_written(score: fl
     assert quantise(kept) == kept
     assert round(kept * MICRO) / MICRO == kept
     assert math.copysign(1, kept) == 1
+
+
+def test_a_detail_is_judged_alike_by_every_python() -> None:
+    """A character that is newer than this interpreter's Unicode is no forgery: another Python wrote it."""
+    unassigned = "\U0001fadd"
+    assert (
+        FailureMode(code="a", severity=Severity.WARN, detail=f"new {unassigned}").detail
+        == f"new {unassigned}"
+    )
+
+
+def test_what_steers_a_terminal_is_in_no_detail() -> None:
+    """Every character that this Python assigns and cannot print is in the list, and nothing printable is."""
+    for number in range(0x110000):
+        character = chr(number)
+        if character.isprintable() or unicodedata.category(character) == "Cn":
+            continue
+        with pytest.raises(ValidationError):
+            FailureMode(code="a", severity=Severity.WARN, detail=character)
+
+
+def test_everything_printable_may_stand_in_a_detail() -> None:
+    shown = "".join(filter(str.isprintable, map(chr, range(0x110000))))
+    lines = [shown[start : start + 200] for start in range(0, len(shown), 200)]
+    assert [FailureMode(code="a", severity=Severity.WARN, detail=line).detail for line in lines] == lines

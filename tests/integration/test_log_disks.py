@@ -177,6 +177,28 @@ def test_a_log_with_the_last_number_takes_no_more_records(tmp_path: Path) -> Non
     assert record_files(tmp_path) == [last]
 
 
+def test_a_record_that_nobody_would_read_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(tmp_path)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    (first,) = record_files(tmp_path)
+    monkeypatch.setattr("codegenie.eval.audit.RECORD_BYTES", len(first.read_bytes()))
+    with pytest.raises(HarnessFailure, match="as large as it can be"):
+        AuditLog(tmp_path, SystemClock()).append(
+            ExamFinished(
+                task_class=TASK_CLASS,
+                case_set_digest="0" * 64,
+                rubric_digest="1" * 64,
+                passed=True,
+                findings=("x" * 500,),
+            ),
+            "too-large",
+        )
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    verified(tmp_path)
+
+
 # --- a broken log ----------------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from codegenie.eval.cache import Miss, OutcomeStore, Place
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
 from tests.bench_builder import TASK_CLASS, write_bench
@@ -112,12 +111,13 @@ def test_a_damaged_entry_is_a_miss_with_a_warning(bench: Bench, kind: str, what:
     verified(bench.log)
 
 
-def test_a_directory_in_the_place_of_an_entry_is_a_typed_failure(bench: Bench) -> None:
+def test_a_directory_in_the_place_of_an_entry_is_a_miss_and_costs_no_measurement(bench: Bench) -> None:
     (path,) = entries(bench, "outputs")
     path.unlink()
     path.mkdir()
-    with pytest.raises(HarnessFailure, match="outcome store"):
-        bench.run()
+
+    assert bench.run() == ["one: the stored output is damaged and is measured again"]
+    assert bench.recorded.report.complete
     verified(bench.log)
 
 
@@ -161,8 +161,27 @@ def test_an_entry_that_is_whole_but_holds_no_output_is_a_miss(bench: Bench, valu
     memory, case = memory_of(bench)
     store = OutcomeStore(bench.store)
     key = memory._output_key(case, 0)  # noqa: SLF001 - the key that a forger would compute
-    store.put("outputs", Place(TASK_CLASS, "one"), key, value)
-    assert store.get("outputs", Place(TASK_CLASS, "one"), key) == value
+    store.put("outputs", Place(TASK_CLASS, "one"), key, canonical_json(value))
+    assert store.get("outputs", Place(TASK_CLASS, "one"), key) == canonical_json(value)
+    assert memory.output(case, 0) is None
+    assert memory.warnings == ["one: the stored output is damaged and is measured again"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b'{"cost_usd":null,"log":"","produced":"{}","run_id":"r"},"more":1',
+        b'{"cost_usd":null,"log":"","produced":"{}","run_id":"r","run_id":"r"}',
+        b'{"cost_usd":null,"log":"\\ud800","produced":"{}","run_id":"r"}',
+        b'{"cost_usd":NaN,"log":"","produced":"{}","run_id":"r"}',
+    ],
+)
+def test_an_entry_whose_hash_is_right_is_still_read_strictly(bench: Bench, raw: bytes) -> None:
+    memory, case = memory_of(bench)
+    key = memory._output_key(case, 0)  # noqa: SLF001 - the key that a forger would compute
+    OutcomeStore(bench.store).put("outputs", Place(TASK_CLASS, "one"), key, raw)
     assert memory.output(case, 0) is None
     assert memory.warnings == ["one: the stored output is damaged and is measured again"]
 
@@ -191,9 +210,9 @@ def test_an_entry_that_holds_no_answer_under_the_rules_of_the_bench_is_a_miss(
     key = memory._answer_key(case, output)  # noqa: SLF001 - the key that a forger would compute
     value = {"passed": True, "score": 1.0, "breakdown": {}, "failure_modes": []}
     store = OutcomeStore(bench.store)
-    store.put("scores", Place(TASK_CLASS, "one"), key, value)
+    store.put("scores", Place(TASK_CLASS, "one"), key, canonical_json(value))
     assert memory.answer(case, output) is not None
-    store.put("scores", Place(TASK_CLASS, "one"), key, {**value, **change})
+    store.put("scores", Place(TASK_CLASS, "one"), key, canonical_json({**value, **change}))
     assert memory.answer(case, output) is None
     bench.run()
     verified(bench.log)
@@ -208,7 +227,7 @@ from codegenie.eval.cache import Miss, OutcomeStore, Place
 
 store = OutcomeStore(Path(sys.argv[1]))
 for number in range(100):
-    store.put("outputs", Place("c", "one"), {"trial": 0}, {"by": sys.argv[2], "text": "x" * 20_000})
+    store.put("outputs", Place("c", "one"), {"trial": 0}, b'"' + sys.argv[2].encode() + b"x" * 20_000 + b'"')
     assert not isinstance(store.get("outputs", Place("c", "one"), {"trial": 0}), Miss)
 """
 

@@ -1,6 +1,7 @@
 """What is reused between runs, and what is not: one test for every ingredient of each key."""
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,6 +61,31 @@ def test_only_what_was_measured_waits_for_the_disk(bench: Bench, monkeypatch: py
         syncs.clear()
         bench.run(**options)
         assert len(syncs) == header + expected
+
+
+@pytest.mark.parametrize("store", ["kept", "gone"])
+def test_a_run_that_dies_after_reused_trials_loses_nothing(tmp_path: Path, store: str) -> None:
+    """What came out of the store as a whole is in no journal: it is read there again, or measured."""
+    root = write_bench(tmp_path / "bench", cases=["one", "three", "two"])
+    log, cache = tmp_path / "runs", tmp_path / "cache"
+    first = record_run(root, log, NotingSut(), cache_dir=cache)
+    stopped_run(root, log, 2, sut=NotingSut(), cache_dir=cache)
+    (journal,) = (log / "journal").iterdir()
+    assert len(journal.read_bytes().splitlines()) == 1, "the header alone"
+    if store == "gone":
+        shutil.rmtree(cache)
+    sut = NotingSut()
+    resumed = record_run(root, log, sut, cache_dir=cache)
+    kinds = [record["kind"] for record in read_records(log)[2:]]
+    assert kinds == ["run.started", "run.resumed", "run.finished"]
+    assert resumed.report.run_id == journal.name
+    assert [score.score for _, score in resumed.report.per_case] == [
+        score.score for _, score in first.report.per_case
+    ]
+    again = [trial["reused"] for trial in read_records(log)[-1]["body"]["trials"]]
+    assert again == (["both"] * 3 if store == "kept" else ["none"] * 3)
+    assert sorted(sut.asked) == ([] if store == "kept" else ["one#0", "three#0", "two#0"])
+    verified(log)
 
 
 def test_without_a_store_nothing_is_reused(bench: Bench) -> None:
@@ -126,8 +152,8 @@ def test_an_agent_without_a_version_is_always_asked_again_but_its_output_is_not_
     bench: Bench,
 ) -> None:
     bench.sut.identity = SutIdentity(spec="noting")
-    for times in (2, 3):
-        assert bench.run() == []
+    for times, why in ((2, "sut_identity changed"), (3, "the agent has no version")):
+        assert bench.run() == [f"one: output is measured again, since {why}"]
         assert bench.sut.asked == ["one#0"] * times
         assert bench.reused() == ["score"]
 
@@ -146,7 +172,7 @@ def test_the_harness_s_own_agents_need_no_version(bench: Bench) -> None:
 def test_another_output_is_another_score(bench: Bench) -> None:
     bench.sut.identity = SutIdentity(spec="noting")
     bench.sut.answer = "it is none"
-    assert bench.run() == ["one: score is measured again, since output changed"]
+    assert bench.run()[1:] == ["one: score is measured again, since output changed"]
     assert bench.recorded.report.passed_count == 0
 
 
@@ -199,7 +225,9 @@ def test_another_isolation_class_is_another_score(bench: Bench) -> None:
     output = canonical_json({"answer": "it is one"})
     assert memory.answer(case, output) is not None
     explained: list[str] = []
-    weaker = replace(memory, isolation_class="namespace", explain=explained.append)
+    stronger = memory.start.isolation.model_copy(update={"isolation_class": "namespace"})
+    elsewhere = memory.start.model_copy(update={"isolation": stronger})
+    weaker = replace(memory, start=elsewhere, explain=explained.append)
     assert weaker.answer(case, output) is None
     assert explained == ["one: score is measured again, since isolation_class changed"]
 
@@ -224,10 +252,14 @@ def test_the_command_reuses_by_version_and_explains_with_v(tmp_path: Path) -> No
     assert asked(calls) == ["one"] * 5
 
 
-def test_an_output_that_a_dead_run_produced_counts_as_measured_when_it_is_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["1", None])
+def test_an_output_that_a_dead_run_produced_counts_as_measured_when_it_is_resumed(
+    tmp_path: Path, version: str | None
+) -> None:
     """The agent was asked in this very run; only the rubric had not answered yet."""
+    identity = SutIdentity(spec="noting", version=version)
     root = write_bench(tmp_path / "bench", cases=["one", "two"])
-    stopped_run(root, tmp_path / "runs", 1, sut=NotingSut(), cache_dir=tmp_path / "cache")
+    stopped_run(root, tmp_path / "runs", 1, sut=NotingSut(identity), cache_dir=tmp_path / "cache")
     scores = list((tmp_path / "cache" / "scores").rglob("*.json"))
     assert len(scores) == 1
     run_id = read_records(tmp_path / "runs")[0]["run_id"]
@@ -235,7 +267,7 @@ def test_an_output_that_a_dead_run_produced_counts_as_measured_when_it_is_resume
     header = journal.read_bytes().splitlines(keepends=True)[0]
     journal.write_bytes(header)
     scores[0].unlink()
-    sut = NotingSut()
+    sut = NotingSut(identity)
     record_run(root, tmp_path / "runs", sut, cache_dir=tmp_path / "cache", concurrency=1)
     finish = read_records(tmp_path / "runs")[-1]
     assert finish["run_id"] == run_id

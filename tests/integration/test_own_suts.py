@@ -95,7 +95,8 @@ def test_a_solution_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
     directory = root / TASK_CLASS
     (directory / "cases" / "one" / "solution").mkdir()
     (directory / "cases" / "one" / "solution" / "image").write_bytes(b"\xff\xfe")
-    from codegenie.eval.loader import digest_statuses, load_task_class, write_digests
+    from codegenie.eval.digests import digest_statuses, write_digests
+    from codegenie.eval.loader import load_task_class
 
     task_class = load_task_class(TASK_CLASS, bench_root=root)
     write_digests(task_class, digest_statuses(task_class))

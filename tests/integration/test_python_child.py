@@ -1,7 +1,9 @@
 """The child's side of `python:module:attr`: one request on descriptor 0, one result on descriptor 3."""
 
+import hashlib
 import json
 import os
+import py_compile
 from pathlib import Path
 
 import pytest
@@ -35,11 +37,23 @@ CASE = {"case_id": "a", "task_class": "t", "input_dir": "/in", "trial": 4}
 
 
 def serve(
-    directory: Path, attribute: str, case: dict[str, object] | None, source: str = MODULE
+    directory: Path,
+    attribute: str,
+    case: dict[str, object] | None,
+    source: str = MODULE,
+    hashed: str | None = None,
 ) -> tuple[int, bytes, str]:
-    """Run the child in a fork; return exit code, result and log."""
+    """Run the child in a fork, which was told the hash of `hashed`; return exit code, result and log."""
+    hashed = source if hashed is None else hashed
     (directory / "agent.py").write_text(source)
-    request = {"module": "agent", "attribute": attribute, "import_from": str(directory), "case": case}
+    request = {
+        "module": "agent",
+        "attribute": attribute,
+        "import_from": str(directory),
+        "file": str(directory / "agent.py"),
+        "sha256": hashlib.sha256(hashed.encode()).hexdigest(),
+        "case": case,
+    }
     log = os.open(directory / "log", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     with stream_file(json.dumps(request).encode()) as stdin, stream_file() as answer:
         code = run_program("suts/python_child.py", [stdin, log, log, answer])
@@ -83,3 +97,39 @@ def test_a_system_that_exits_has_no_result(tmp_path: Path, value: str, code: int
     source = MODULE.replace("CODE = 0", f"CODE = {value}")
 
     assert serve(tmp_path, "leaves", CASE, source) == (code, b"", log)
+
+
+def test_a_file_that_is_not_the_one_that_was_hashed_is_not_run(tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    source = f"open({str(witness)!r}, 'w').close()\n{MODULE}"
+
+    assert serve(tmp_path, "slowly", CASE, source, hashed=MODULE) == (0, b"changed", "")
+    assert not witness.exists()
+
+
+def test_a_compiled_file_beside_the_source_is_not_run(tmp_path: Path) -> None:
+    lying = tmp_path / "agent.py"
+    lying.write_text(MODULE.replace("case.case_id", "'compiled'"))
+    py_compile.compile(str(lying), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+
+    code, result, _ = serve(tmp_path, "slowly", CASE)
+
+    assert (code, json.loads(result)["harness_output"]) == (0, {"case": "a"})
+
+
+def test_a_name_that_is_taken_by_the_child_itself_is_refused(tmp_path: Path) -> None:
+    request = {
+        "module": "json",
+        "attribute": "dumps",
+        "import_from": str(tmp_path),
+        "file": str(tmp_path / "json.py"),
+        "sha256": "",
+        "case": None,
+    }
+    log = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    with stream_file(json.dumps(request).encode()) as stdin, stream_file() as answer:
+        code = run_program("suts/python_child.py", [stdin, log, log, answer])
+    os.close(log)
+
+    assert code == 1
+    assert "json is imported already" in (tmp_path / "log").read_text()

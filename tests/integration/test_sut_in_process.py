@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -58,6 +59,12 @@ class WithABrokenText(Exception):  # noqa: N818 - what matters is its text
         raise SystemExit("even my text leaves")
 
 
+class WithBrokenNotes(Exception):  # noqa: N818 - likewise
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]
+        raise SystemExit("even my notes leave")
+
+
 class OwnBase(BaseException):
     pass
 
@@ -81,6 +88,7 @@ RAISED: list[tuple[BaseException, str]] = [
     (MemoryError(), "MemoryError"),
     (OwnBase("odd"), f"{__name__}.OwnBase: odd"),
     (WithABrokenText(), f"{__name__}.WithABrokenText: <exception str() failed>"),
+    (WithBrokenNotes(), "an exception that cannot be shown"),
 ]
 
 
@@ -384,3 +392,13 @@ def test_threads_that_were_left_behind_are_neither_waited_for_nor_heard_of(root:
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+def test_an_object_that_only_looks_like_a_runner_is_called_and_names_no_boundary(tmp_path: Path) -> None:
+    """A mock has every attribute there is; it is still an object of the caller's."""
+    mock = AsyncMock(return_value={"answer": "it is one"}, boundary="process", wants_input=False)
+    report = run_bench(write_bench(tmp_path), mock)
+
+    assert report.sut_boundary == "in-process"
+    assert report.sut.spec.startswith("in-process:")
+    assert report.passed_count == 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from codegenie.eval.errors import SutSpecInvalid
+from codegenie.eval.errors import SutChanged, SutSpecInvalid
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.runner import Runner
 from codegenie.eval.suts.python import PythonSut
@@ -193,6 +193,28 @@ def test_identity_is_spec_version_and_the_digest_of_the_file(
 
     assert (before.spec, before.version) == ("python:agent:solve", "7")
     assert before.digest != after.digest
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "open(__file__, 'a').write('# another one\\n')",
+        "os.rename(__file__, __file__ + '.bak')",
+    ],
+    ids=["rewritten", "gone"],
+)
+def test_a_module_that_is_another_one_after_a_call_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent.py").write_text(
+        "import os\n\nhere = os.path.dirname(os.path.abspath(__file__))\n\n\n"
+        f"def solve(case):\n    {deed}\n    return {{'answer': f'it is {{case.case_id}}'}}\n"
+    )
+    root = write_bench(tmp_path / "bench", cases=("one", "two"))
+
+    with pytest.raises(SutChanged, match="python:agent:solve has changed since the run was started"):
+        run_bench(root, PythonSut("agent:solve"))
 
 
 @pytest.mark.parametrize("attribute", ["Configured", "answer_at_once"])

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegenie.eval.aggregation import build_report
+from codegenie.eval.aggregation import build_report, score_cases
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import FailureMode, Severity, TrialScore
@@ -63,8 +63,10 @@ def test_the_order_of_completion_changes_no_byte(
     chance.shuffle(shuffled)
     other_plan = a_plan([a_case(case_id, family) for case_id, family in shuffled_cases], trials)
 
-    first = build_report(plan, outcomes, a_header(plan)).model_dump(mode="json")
-    second = build_report(other_plan, dict(shuffled), a_header(other_plan)).model_dump(mode="json")
+    first = build_report(plan, score_cases(plan, outcomes), a_header(plan)).model_dump(mode="json")
+    second = build_report(
+        other_plan, score_cases(other_plan, dict(shuffled)), a_header(other_plan)
+    ).model_dump(mode="json")
     assert canonical_json(first) == canonical_json(second)
 
 
@@ -75,7 +77,7 @@ def test_every_number_is_finite_and_no_bound_is_one_or_above_the_best_unit(
 ) -> None:
     cases, trials, outcomes = run
     plan = a_plan([a_case(case_id, family) for case_id, family in cases], trials)
-    report = build_report(plan, outcomes, a_header(plan))
+    report = build_report(plan, score_cases(plan, outcomes), a_header(plan))
 
     assert all(math.isfinite(number) for number in numbers(report.model_dump(mode="json")))
     assert len(report.per_case) == len(cases)
@@ -97,6 +99,6 @@ def test_a_report_survives_its_own_json(
 ) -> None:
     cases, trials, outcomes = run
     plan = a_plan([a_case(case_id, family) for case_id, family in cases], trials)
-    report = build_report(plan, outcomes, a_header(plan))
+    report = build_report(plan, score_cases(plan, outcomes), a_header(plan))
 
     assert type(report).model_validate_json(report.model_dump_json()) == report

@@ -77,6 +77,10 @@ REPORT_FORGERIES: dict[str, Edit] = {
     "case_set_digest": setting("case_set_digest", "a" * 64),
     "policy_digest": setting("policy_digest", "a" * 64),
     "sut_boundary": setting("sut_boundary", "process"),
+    "started_at": setting("started_at", "2001-01-01T00:00:00Z"),
+    "a start to come": setting("started_at", "2999-01-01T00:00:00Z"),
+    "ended_at": setting("ended_at", "2999-01-01T00:00:00Z"),
+    "an end before all time": setting("ended_at", "0001-01-01T00:00:00Z"),
     "isolation_class": setting("isolation_class", "namespace"),
     "selection": lambda record: report(record)["selection"].update(kind="partial"),
     "trials": setting("trials", 2),
@@ -163,7 +167,7 @@ START_FORGERIES: dict[str, tuple[Edit, int]] = {
         lambda record: record["body"]["selection"].update(available_cases=5),
         START,
     ),
-    "all as a partial selection": (lambda record: record["body"]["selection"].update(kind="partial"), START),
+    "all as a partial selection": (lambda record: record["body"]["selection"].update(kind="partial"), FINISH),
     "another agent": (lambda record: record["body"]["sut"].update(version="2"), START),
     "a runner's code that warns": (
         lambda record: record["body"]["severities"].update({"sut.timeout": "warn"}),
@@ -179,9 +183,26 @@ START_FORGERIES: dict[str, tuple[Edit, int]] = {
     "trials without end": (lambda record: record["body"].update(trials=10**9), START),
     "no trials": (lambda record: record["body"].update(trials=0), START),
     "a stronger isolation": (
-        lambda record: record["body"]["isolation"].update(isolation_class="namespace"),
+        lambda record: record["body"]["isolation"].update(
+            isolation_class="namespace", probes=[{"name": "network", "blocked": True}]
+        ),
         FINISH,
     ),
+    "an isolation that nothing proves": (
+        lambda record: record["body"]["isolation"].update(isolation_class="landlock"),
+        START,
+    ),
+    "an isolation that its probe disproves": (
+        lambda record: record["body"]["isolation"].update(
+            isolation_class="namespace", probes=[{"name": "network", "blocked": False}]
+        ),
+        START,
+    ),
+    "our process as another": (lambda record: record["body"].update(sut_boundary="process"), START),
+    "a spec without end": (lambda record: record["body"]["sut"].update(spec="a" * 2_001), START),
+    "a run named for the newest": (lambda record: record.update(run_id="latest"), START),
+    "a start of another year": (lambda record: record.update(recorded_at="2999-01-01T00:00:00Z"), FINISH),
+    "a start on the last day": (lambda record: record.update(recorded_at="9999-12-31T23:59:59Z"), FINISH),
     "a policy": (lambda record: record["body"].update(policy_digest="a" * 64), FINISH),
     "a minimum below one": (
         lambda record: record["body"]["min_cases_for_promotion"].update(bronze=0),

@@ -178,6 +178,7 @@ def well_typed_evidence(draw: st.DrawFn) -> Evidence:
             look(other, reused=draw(whole)) for other in draw(st.lists(well_typed_reports(), max_size=2))
         ),
         unfinished_runs=draw(st.integers(0, 2**63)),
+        lost_trials=draw(st.integers(0, 2**63)),
         runs_elsewhere=draw(st.integers(0, 2**63)),
         bench=draw(st.sampled_from([None, bench(start)])),
     )

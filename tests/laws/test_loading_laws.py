@@ -22,10 +22,11 @@ from codegenie.eval.errors import (
     FailureModeTaxonomyInvalid,
     RegistrationInvalid,
 )
-from codegenie.eval.files import remove_tree, walk_files
+from codegenie.eval.files import walk_files
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.loader import read_case_tree
 from codegenie.eval.models import RUNNER_CODES
+from codegenie.eval.removal import remove_tree
 from tests.laws.near_misses import Changes, changes, edited, examples, near_yaml
 from tests.stub_bench import CASE, FIXTURE, NAME, everything_below, ordinary_user, reference_digest
 
@@ -82,7 +83,7 @@ def test_a_taxonomy_is_refused_by_type_or_blocks_with_the_seven_codes(
 ) -> None:
     found = outcome(FailureModeTaxonomyInvalid, read_taxonomy, changed("failure_modes.yaml", instead, made))
     if isinstance(found, EvalError):
-        assert found.where == "failure_modes.yaml"
+        assert (found.where or "").startswith("failure_modes.yaml")
     else:
         assert all(found[code].severity.value == "block" for code in RUNNER_CODES)
         assert all(spec.description.strip() for spec in found.values())
@@ -95,7 +96,7 @@ def test_digests_are_refused_by_type_or_read_as_yaml_reads_them(instead: bytes |
     raw = changed("cases/digests.yaml", instead, made)
     found = outcome(DigestManifestInvalid, read_digests, raw)
     if isinstance(found, EvalError):
-        assert found.where == "digests.yaml"
+        assert (found.where or "").startswith("digests.yaml")
     else:
         assert {case_id: f"blake3:{digest}" for case_id, digest in found.items()} == decode_yaml(raw)
 

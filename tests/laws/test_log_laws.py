@@ -358,7 +358,7 @@ def test_another_spelling_of_a_record_is_refused_even_with_right_hashes(
 
 PLACE = Place("built-class", "passed")
 INGREDIENTS = {"input": "a" * 64, "trial": 0}
-VALUE = {"answer": list(VERDICTS["passed"]["breakdown"]), "score": 0.75}
+VALUE = canonical_json({"answer": list(VERDICTS["passed"]["breakdown"]), "score": 0.75})
 
 
 @LAW

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.aggregation import build_report, combine_trials, fault_of
+from codegenie.eval.aggregation import build_report, combine_trials, fault_of, score_cases
 from codegenie.eval.models import (
     BenchCase,
     BenchRunReport,
@@ -72,7 +72,9 @@ def a_header(plan: RunPlan) -> RunHeader:
 
 def report_on(scores: dict[str, TrialScore], families: dict[str, str] | None = None) -> BenchRunReport:
     plan = a_plan([a_case(case_id, (families or {}).get(case_id)) for case_id in scores])
-    return build_report(plan, {(case_id, 0): score for case_id, score in scores.items()}, a_header(plan))
+    return build_report(
+        plan, score_cases(plan, {(case_id, 0): score for case_id, score in scores.items()}), a_header(plan)
+    )
 
 
 def blocked(code: str, detail: str | None = None) -> TrialScore:
@@ -99,7 +101,7 @@ def test_outcomes_that_do_not_match_the_plan_are_our_own_error(change: str) -> N
         outcomes["c" if change == "extra" else "a", 1] = PASSED
 
     with pytest.raises(RuntimeError, match="one to one"):
-        build_report(plan, outcomes, a_header(plan))
+        build_report(plan, score_cases(plan, outcomes), a_header(plan))
 
 
 def test_a_report_is_ordered_by_case_id() -> None:
@@ -173,7 +175,7 @@ def test_trials_are_averaged_must_all_pass_and_are_never_units() -> None:
     half = TrialScore(passed=True, score=0.5, breakdown={"accuracy": 0.5}, cost_usd=0.25, wall_clock_ms=5)
     outcomes = {("a", n): half for n in range(3)} | {("b", n): PASSED for n in range(3)}
     outcomes["b", 1] = TrialScore(passed=False, score=0.2, cost_usd=0.5)
-    report = build_report(plan, outcomes, a_header(plan))
+    report = build_report(plan, score_cases(plan, outcomes), a_header(plan))
     a, b = (score for _, score in report.per_case)
 
     assert (a.passed, a.score, a.breakdown, a.cost_usd, a.wall_clock_ms) == (

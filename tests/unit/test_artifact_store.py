@@ -67,9 +67,9 @@ def test_a_place_that_cannot_be_written_is_a_typed_failure(tmp_path: Path) -> No
 def test_making_durable_passes_over_what_is_gone_and_says_what_cannot_be(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     digest = store.keep(b"some bytes")
-    store.make_durable([digest, digest, "0" * 64])
+    store.make_durable({digest, digest, "0" * 64})
     path = store.path(digest)
     path.rename(tmp_path / "moved")
     path.symlink_to(tmp_path / "moved")
     with pytest.raises(HarnessFailure):
-        store.make_durable([digest])
+        store.make_durable({digest})

@@ -2,7 +2,19 @@
 
 import pytest
 
-from codegenie.eval.bench_grammar import read_breakdown_keys, read_digests, read_registration, read_taxonomy
+from codegenie.eval.bench_grammar import (
+    CaseHead,
+    digest_lines,
+    inspect_breakdown_keys,
+    inspect_case,
+    inspect_digests,
+    inspect_registration,
+    inspect_taxonomy,
+    read_breakdown_keys,
+    read_digests,
+    read_registration,
+    read_taxonomy,
+)
 from codegenie.eval.errors import (
     BreakdownKeysInvalid,
     DigestManifestInvalid,
@@ -159,3 +171,58 @@ def test_a_large_list_in_any_other_form_is_refused(extra: str) -> None:
     with pytest.raises(DigestManifestInvalid) as caught:
         read_digests((lines + extra).encode())
     assert "codegenie eval digest" in (caught.value.hint or "")
+
+
+def test_every_problem_of_a_file_is_found_with_its_line() -> None:
+    options = 'bench_path="..", min_cases_for_promotion={"s": 0, "t": -1}'
+    registration = f'import os\nx = 1\n@register_task_class("b", {options})\nclass A(B): pass\n'.encode()
+    modes = FIXTURE.joinpath("failure_modes.yaml").read_bytes() + b"A: {}\na: x\nb: {severity: warn}\n"
+
+    found = [
+        [problem.line for problem in inspect_registration(registration, "a").problems],
+        [problem.line for problem in inspect_breakdown_keys(keys('"fine"', '"llm"', "1", '"A"')).problems],
+        [problem.line for problem in inspect_taxonomy(modes).problems],
+        [
+            problem.line
+            for problem in inspect_digests(b"# x\na: b\nb: blake3:" + b"0" * 64 + b"\nc: d\n").problems
+        ],
+        [problem.line for problem in inspect_taxonomy(b"a: b\nc: d: e\n").problems],
+        [problem.line for problem in inspect_taxonomy(b"a: b\nc: \xff\n").problems],
+    ]
+
+    assert found == [[1, 2, 4, 3, 3, 3, 3], [6, 7, 8], [27, 28, 29], [2, 4], [2], [2]]
+
+
+def test_what_could_be_read_comes_with_the_problems() -> None:
+    reading = inspect_taxonomy(FIXTURE.joinpath("failure_modes.yaml").read_bytes() + b"a: x\n")
+    assert reading.value is not None
+    assert reading.value.keys() == {*RUNNER_CODES, "answer.wrong"}
+    digests = inspect_digests(b"a: b\nb: blake3:" + b"0" * 64 + b"\n")
+    assert (digests.value, len(digests.problems)) == ({"b": "0" * 64}, 1)
+
+
+def test_every_field_of_a_case_that_is_wrong_is_found_on_its_line() -> None:
+    head = 'case_id = "b"\ntask_class = "x"\nsource = "heaven"\nweight = 1\n'
+    raw = f'{head}added_at = 2026-11-15\ndigest = "0"\n'.encode()
+    problems = inspect_case(CaseHead(raw, "0" * 64, "0" * 64), "t", "a", ["a", "b"]).problems
+
+    assert [(problem.message.partition(":")[0].partition(" ")[0], problem.line) for problem in problems] == [
+        ("case_id", 1),
+        ("case", 2),
+        ("digest", 6),
+        ("disposition", None),
+        ("difficulty", None),
+        ("source", 3),
+        ("curation_class", None),
+        ("last_validated_at", None),
+        ("weight", 4),
+    ]
+
+
+@pytest.mark.parametrize("head", ["", "# by hand\n"])
+def test_the_lines_of_digests_are_known_in_either_form(head: str) -> None:
+    text = f"{head}a: blake3:{'0' * 64}\nb: blake3:{'1' * 64}\n"
+    first = 1 + head.count("\n")
+
+    assert digest_lines(text.encode()) == {"a": first, "b": first + 1}
+    assert digest_lines(b"- a\n") == {}

@@ -3,7 +3,7 @@
 import pytest
 from blake3 import blake3
 
-from codegenie.eval.canonical import TreeHasher, canonical_json, digest_fields, digest_json
+from codegenie.eval.canonical import TreeHasher, canonical_json, canonical_pieces, digest_fields, digest_json
 
 
 def test_equal_values_have_equal_bytes_in_any_order_of_keys() -> None:
@@ -35,3 +35,18 @@ def test_the_digest_of_a_tree_is_what_the_reference_page_says() -> None:
     hasher.content(b"yz")
     framed = b"codegenie.eval/case.v1\n" + (3).to_bytes(8, "big") + b"a/bx" + (3).to_bytes(8, "big") + b"xyz"
     assert hasher.hexdigest() == blake3(framed).hexdigest()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_document_in_pieces_has_the_one_spelling(count: int) -> None:
+    items = [{"b": "\N{SNOWMAN}", "a": number} for number in range(count)]
+    document = {"z": "\ud800one", "a": {"m": "\ud800two", "x": 1}}
+    pieces = canonical_pieces(
+        document, {"\ud800two": map(canonical_json, items), "\ud800one": map(canonical_json, items)}
+    )
+    assert b"".join(pieces) == canonical_json({"z": items, "a": {"m": items, "x": 1}})
+
+
+def test_a_text_that_looks_like_a_place_is_written_nowhere() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        b"".join(canonical_pieces({"a": "\ud800list", "b": "\ud800list"}, {"\ud800list": []}))

@@ -87,7 +87,7 @@ def test_a_flat_case_file_is_read_without_tomllib(monkeypatch: pytest.MonkeyPatc
         ("a = 0x" + "f" * 1_025, "more than 4096 bits"),
         ("a = " + "9" * 4_301, "4300 digits"),
         ("a.b.c = 1\n" + "a" + ".b" * 65 + " = 1", "more than 64 dots"),
-        ('"\x85"' + '."\x0c"' * 65 + " = 1", "more than 64 dots"),
+        ('"x"' + '."\t"' * 65 + " = 1", "more than 64 dots"),
         ("a = " + "[" * 40 + "]" * 40, "32 levels"),
         ("a = " + "{a=" * 5_000, "nested too deeply"),
         ("#" * (LIMITS.toml_bytes + 1), "16385 bytes"),
@@ -159,3 +159,50 @@ def test_a_refusal_of_yaml_does_not_quote_the_file() -> None:
     with pytest.raises(DecodingRefused) as caught:
         decode_yaml(b"a: b\nSECRET: x: y\n")
     assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\r"])
+def test_a_comment_cannot_end_where_no_editor_shows_it(end: str) -> None:
+    hidden = f"# agreed{end}alpha: 0.2{end}".encode()
+    with pytest.raises(DecodingRefused, match="line 2: holds a line end that is not shown as one"):
+        decode_yaml(b"thresholds: x\n" + hidden)
+    with pytest.raises(DecodingRefused, match="not shown as one"):
+        decode_toml(b"a = 1\n" + hidden)
+
+
+def test_the_line_ends_that_everybody_shows_are_taken() -> None:
+    assert decode_yaml(b"a: b\r\nc: d\n") == {"a": "b", "c": "d"}
+
+
+# Counting before building.
+
+
+@pytest.mark.parametrize(
+    ("raw", "values"),
+    [(b"[]", 1), (b"[[],[]]", 4), (b'{"a":[1,2]}', 3), (b'["[,{\\"[,{",",,"]', 2), (b"7", 0), (b'",,,"', 0)],
+)
+def test_the_last_value_is_taken_and_one_more_is_not(raw: bytes, values: int) -> None:
+    decode_json(raw, 100, values)
+    if values:
+        with pytest.raises(DecodingRefused, match=f"more than {values - 1} values"):
+            decode_json(raw, 100, values - 1)
+
+
+def test_commas_in_an_agents_text_are_no_values() -> None:
+    assert decode_json(b'["' + b"," * 2 * LIMITS.json_values + b'"]', 10**7)
+
+
+@pytest.mark.parametrize(
+    "raw", [b'"' + b'\\",' * 10**6, b'["' + b"\\," * 10**6, b'"' * 10**6 + b",,,,,", b'",,,,,\\']
+)
+def test_strings_that_never_end_are_counted_once(raw: bytes) -> None:
+    began = time.monotonic()
+    with pytest.raises(DecodingRefused):
+        decode_json(raw, 10**8, 4)
+    assert time.monotonic() - began < 20
+
+
+def test_a_yaml_file_of_countless_values_is_refused() -> None:
+    raw = b"[" + b"a," * LIMITS.json_values + b"a]"
+    with pytest.raises(DecodingRefused, match="more than 500000 values"):
+        decode_yaml(raw, len(raw))

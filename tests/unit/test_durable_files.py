@@ -72,7 +72,7 @@ def test_a_failure_behind_the_write_leaves_no_temporary_file(tmp_path: Path) -> 
 
 def test_two_writers_of_one_name_do_not_share_a_temporary_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with written_beside(path, b"one") as one, written_beside(path, b"two") as two:
+    with written_beside(path, [b"one"]) as one, written_beside(path, [b"t", b"wo"]) as two:
         assert one != two
         assert (one.read_bytes(), two.read_bytes()) == (b"one", b"two")
     assert list(tmp_path.iterdir()) == []

@@ -48,6 +48,20 @@ def test_an_item_is_taken_only_when_a_worker_is_free() -> None:
     assert finished == taken == list(range(30))
 
 
+def test_work_that_never_waits_leaves_room_for_a_signal() -> None:
+    done: list[int] = []
+    heard_after: list[int] = []
+
+    async def work(item: int) -> None:
+        done.append(item)
+        if item == 0:
+            asyncio.get_running_loop().call_soon(lambda: heard_after.append(len(done)))
+
+    asyncio.run(fan_out(range(1_000), work, 2))
+    assert len(done) == 1_000
+    assert heard_after[0] < 10
+
+
 class OddError(Exception):
     pass
 

@@ -18,12 +18,12 @@ from codegenie.eval.files import (
     entry_kinds,
     open_directory,
     read_plain_file,
-    remove_tree,
     replace_file,
     walk_files,
     write_private,
 )
 from codegenie.eval.limits import TreeLimits
+from codegenie.eval.removal import remove_tree
 from tests.stub_bench import everything_below, ordinary_user
 
 SMALL = TreeLimits(files=3, file_bytes=10, total_bytes=20, depth=3)
@@ -155,7 +155,8 @@ def test_a_file_exchanged_after_it_was_listed_is_refused(tmp_path: Path) -> None
         "link to the same file": lambda path: path.symlink_to(tmp_path / "kept link to the same file"),
         "pipe": os.mkfifo,
         "directory": lambda path: path.mkdir(),
-        "other file": lambda path: path.write_text("y"),
+        "file with two names": lambda path: os.link(tmp_path / "kept file with two names", path),
+        "larger file": lambda path: path.write_bytes(b"y" * (SMALL.file_bytes + 1)),
         "nothing": lambda _path: None,
     }
     for name, build in exchanges.items():
@@ -198,7 +199,7 @@ def test_what_an_ordinary_user_may_not_read_is_refused(home: Path) -> None:
         (home / "listed").chmod(stat.S_IRUSR)
         (home / "searched").chmod(stat.S_IXUSR)
         assert refusal(home / "file") == "a: cannot be opened: Permission denied"
-        assert refusal(home / "listed") == "a: cannot be looked at: Permission denied"
+        assert refusal(home / "listed") == "a: cannot be opened: Permission denied"
         assert "Permission denied" in refusal(home / "searched")
         directory = open_directory(home / "listed")
         with pytest.raises(UnsafeTree, match="cannot be looked at"):

@@ -3,6 +3,7 @@
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from codegenie.eval.history import RunEntry
 from codegenie.eval.inspection import VerifiedLog, verify_log
 from codegenie.eval.runner import SystemClock
 from tests.bench_builder import write_bench
-from tests.log_workshop import build_log, forge, read_records, record_files, record_run, verified
+from tests.log_workshop import build_log, forge, read_records, record_files, record_run, verified, write_log
 
 Question = Callable[[VerifiedLog, RunEntry], object]
 
@@ -98,14 +99,40 @@ def test_the_history_knows_starts_ends_and_resumptions(log: Path) -> None:
     assert all(run.whole for run in runs)
 
 
+def test_trials_that_get_lost_between_resumptions_add_up_over_the_looks_at_a_candidate(
+    tmp_path: Path,
+) -> None:
+    root = write_bench(tmp_path / "bench", cases=["one", "two"])
+    for _ in range(2):
+        record_run(root, tmp_path / "runs", trials=4)
+    start, finish, *second = read_records(tmp_path / "runs")
+
+    def resumed(known: int) -> dict[str, Any]:
+        return {**start, "kind": "run.resumed", "body": {"finished_trials": known}}
+
+    write_log(tmp_path / "runs", [start, *map(resumed, (3, 3, 5, 2, 4, 1)), finish, *second])
+    log = verified(tmp_path / "runs")
+    first, latest = log.history.runs.values()
+
+    assert (first.resumed, first.lost_trials, latest.lost_trials) == (6, 3 + 3, 0)
+    assert log.history.lost_trials(first) == log.history.lost_trials(latest) == 6
+    assert log.notes == [f"run {first.run_id} was resumed without 6 trials that it had measured"]
+
+
 def test_a_clock_that_goes_back_is_noted_with_the_first_record_and_the_count(tmp_path: Path) -> None:
     root = write_bench(tmp_path / "bench")
     for _ in range(2):
         record_run(root, tmp_path / "runs")
     assert verified(tmp_path / "runs").notes == []
     early = dt.datetime(2001, 1, 1, tzinfo=dt.UTC).isoformat().replace("+00:00", "Z")
+
+    def go_back(record: dict[str, Any]) -> None:
+        record["recorded_at"] = early
+        if record["kind"] == "run.finished":
+            record["body"]["report"]["ended_at"] = early
+
     for index in (1, 2):
-        forge(tmp_path / "runs", index, lambda record: record.update(recorded_at=early))
+        forge(tmp_path / "runs", index, go_back)
 
     assert verified(tmp_path / "runs").notes == [
         "the clock went back: from 00000001.json on, 2 records are dated before an earlier one"

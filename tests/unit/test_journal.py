@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.evidence import Answer, TrialEvidence
-from codegenie.eval.journal import Journal, resume_journal, start_journal
+from codegenie.eval.evidence import Answer, TrialEvidence, spelled
+from codegenie.eval.journal import Journal, dead_journals, start_journal
 
 START = "a" * 64
 
@@ -23,22 +23,25 @@ def evidence(number: int) -> TrialEvidence:
     )
 
 
+def line(number: int) -> bytes:
+    return spelled(evidence(number))
+
+
 async def append_all(journal: Journal, count: int) -> list[object]:
     return list(
-        await asyncio.gather(*(journal.append(evidence(n)) for n in range(count)), return_exceptions=True)
+        await asyncio.gather(*(journal.append(line(n)) for n in range(count)), return_exceptions=True)
     )
 
 
 def test_what_was_appended_is_there_when_the_call_returns(tmp_path: Path) -> None:
     journal = start_journal(tmp_path / "journal", "run-1", START)
     for number in range(3):
-        asyncio.run(journal.append(evidence(number)))
+        asyncio.run(journal.append(line(number)))
         lines = (tmp_path / "journal" / "run-1").read_bytes().splitlines()
         assert f"case-{number}".encode() in lines[-1]
         assert len(lines) == number + 2
     journal.close()
-    found = resume_journal(tmp_path / "journal", START, {"run-1"})
-    assert found is not None
+    (found,) = dead_journals(tmp_path / "journal", START, {"run-1"})
     assert found.finished == tuple(evidence(number) for number in range(3))
     found.discard()
     assert list((tmp_path / "journal").iterdir()) == []
@@ -79,8 +82,8 @@ def test_whoever_gives_up_waiting_is_not_in_the_way_of_the_others(tmp_path: Path
         journal = start_journal(tmp_path, "run-1", START)
 
     async def one_gives_up() -> object:
-        gives_up = asyncio.ensure_future(journal.append(evidence(0)))
-        stays = asyncio.ensure_future(journal.append(evidence(1)))
+        gives_up = asyncio.ensure_future(journal.append(line(0)))
+        stays = asyncio.ensure_future(journal.append(line(1)))
         await asyncio.sleep(0)
         gives_up.cancel()
         done = await asyncio.gather(gives_up, stays, return_exceptions=True)
@@ -115,17 +118,121 @@ def test_discarding_twice_or_where_nothing_may_be_removed_is_no_error(tmp_path: 
     (tmp_path / "journal" / "run-1").unlink()
     (tmp_path / "journal" / "run-1").mkdir()
     journal.discard()
-    assert resume_journal(tmp_path / "journal", START, {"run-1"}) is None
+    assert [*dead_journals(tmp_path / "journal", START, {"run-1"})] == []
 
 
-def test_the_newest_of_several_dead_runs_is_taken(tmp_path: Path) -> None:
+def test_the_newest_of_several_dead_runs_comes_first(tmp_path: Path) -> None:
     for name in ("20260101T000000Z-0", "20260301T000000Z-0", "20260201T000000Z-0"):
         start_journal(tmp_path, name, START).close()
-    found = resume_journal(tmp_path, START, {path.name for path in tmp_path.iterdir()})
-    assert found is not None
-    assert found.run_id == "20260301T000000Z-0"
-    found.close()
+    found = [*dead_journals(tmp_path, START, {path.name for path in tmp_path.iterdir()})]
+    assert [journal.run_id[4:6] for journal in found] == ["03", "02", "01"]
+    for journal in found:
+        journal.close()
 
 
 def test_without_a_directory_there_is_nothing_to_resume(tmp_path: Path) -> None:
-    assert resume_journal(tmp_path / "missing", START, {"run-1"}) is None
+    assert [*dead_journals(tmp_path / "missing", START, {"run-1"})] == []
+
+
+def whole_journal(directory: Path, count: int) -> list[bytes]:
+    """Leave the journal of a dead run behind and return its lines."""
+    journal = start_journal(directory, "run-1", START)
+    assert asyncio.run(append_all(journal, count)) == [None] * count
+    journal.close()
+    return (directory / "run-1").read_bytes().splitlines(keepends=True)
+
+
+def read_again(directory: Path, lines: list[bytes]) -> list[str] | None:
+    """Return the cases that a journal of these lines holds; None if it is broken."""
+    (directory / "run-1").write_bytes(b"".join(lines))
+    (found,) = dead_journals(directory, START, {"run-1"})
+    found.close()
+    return None if found.finished is None else [trial.case_id for trial in found.finished]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_line_that_is_missing_changed_or_moved_breaks_the_journal(tmp_path: Path, number: int) -> None:
+    lines = whole_journal(tmp_path, 7)
+    changed = lines[number].replace(b'"score":0.5', b'"score":0.9')
+    assert read_again(tmp_path, [*lines[:number], *lines[number + 1 :]]) is None
+    assert read_again(tmp_path, [*lines[:number], changed, *lines[number + 1 :]]) is None
+    assert read_again(tmp_path, [*lines[:number], b"\n", *lines[number:]]) is None
+    swapped = [lines[number + 1], lines[number]]
+    assert read_again(tmp_path, [*lines[:number], *swapped, *lines[number + 2 :]]) is None
+    assert read_again(tmp_path, lines) == [f"case-{n}" for n in range(7)]
+
+
+@pytest.mark.parametrize("torn", [b"0123456789abcdef {", b"\0" * 40 + b"}\n", b"x\ny\nz", b"\n\n"])
+def test_a_torn_end_is_dropped_and_the_chain_goes_on_behind_it(tmp_path: Path, torn: bytes) -> None:
+    lines = whole_journal(tmp_path, 3)
+    (tmp_path / "run-1").write_bytes(b"".join(lines) + torn)
+    (found,) = dead_journals(tmp_path, START, {"run-1"})
+    asyncio.run(found.append(line(3)))
+    found.close()
+    written = (tmp_path / "run-1").read_bytes().splitlines(keepends=True)
+    assert written[:4] == lines
+    assert read_again(tmp_path, written) == ["case-0", "case-1", "case-2", "case-3"]
+    assert read_again(tmp_path, [*lines[:3], *written[4:]]) == ["case-0", "case-1"], (
+        "an end that does not fit"
+    )
+
+
+def test_nothing_is_written_behind_a_line_that_the_disk_did_not_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = start_journal(tmp_path, "run-1", START)
+    write = os.write
+
+    def torn(descriptor: int, raw: memoryview) -> int:
+        if len(raw) > 40:
+            return write(descriptor, raw[:40])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", torn)
+        with pytest.raises(HarnessFailure, match="No space left"):
+            asyncio.run(journal.append(line(0)))
+    before = (tmp_path / "run-1").read_bytes()
+    with pytest.raises(HarnessFailure, match="No space left"):
+        asyncio.run(journal.append(line(1)))
+    journal.close()
+    assert (tmp_path / "run-1").read_bytes() == before
+    assert read_again(tmp_path, [before]) == []
+
+
+def test_a_forked_child_keeps_no_lock_and_cannot_write(tmp_path: Path) -> None:
+    journal = start_journal(tmp_path, "run-1", START)
+    before = (tmp_path / "run-1").read_bytes()
+    (from_child, to_us), (from_us, to_child) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(to_child)
+        # A copy of the harness that runs on, as after a fork in an asynchronous agent.
+        (failure,) = asyncio.run(append_all(journal, 1))
+        os.write(to_us, b"refused" if isinstance(failure, HarnessFailure) else b"written")
+        os.read(from_us, 1)
+        os._exit(0)
+    try:
+        assert os.read(from_child, 7) == b"refused"
+        assert [*dead_journals(tmp_path, START, {"run-1"})] == [], "we hold it"
+        journal.close()
+        (found,) = dead_journals(tmp_path, START, {"run-1"})
+        found.close()
+    finally:
+        os.close(to_child)
+        os.waitpid(child, 0)
+        for descriptor in (from_child, to_us, from_us):
+            os.close(descriptor)
+    assert (tmp_path / "run-1").read_bytes() == before
+
+
+def test_lines_that_the_log_will_count_are_on_the_disk_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who died may have written them and not synced; the count of a resumption may not outlive its lines."""
+    whole_journal(tmp_path, 2)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    (found,) = dead_journals(tmp_path, START, {"run-1"})
+    found.close()
+    assert synced == [(tmp_path / "run-1").stat().st_size]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from codegenie.eval.digests import digest_statuses, write_digests
 from codegenie.eval.errors import (
     BenchCaseDigestMismatch,
     BenchCaseLoadError,
@@ -20,18 +21,10 @@ from codegenie.eval.errors import (
     TaskClassAlreadyRegistered,
     TaskClassNotFound,
 )
-from codegenie.eval.files import remove_tree
-from codegenie.eval.loader import (
-    bench_roots,
-    count_cases,
-    digest_statuses,
-    load_cases,
-    load_task_class,
-    task_class_names,
-    write_digests,
-)
+from codegenie.eval.loader import bench_roots, count_cases, load_cases, load_task_class, task_class_names
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.registry import default_registry
+from codegenie.eval.removal import remove_tree
 from tests.stub_bench import (
     CASE,
     CASES,
@@ -42,7 +35,9 @@ from tests.stub_bench import (
     copy_stub,
     digested,
     ordinary_user,
+    prepended,
     reference_digest,
+    sparse,
     write_manifest,
 )
 
@@ -197,7 +192,41 @@ def test_a_refused_field_is_named_and_its_text_is_cut(tmp_path: Path) -> None:
     with pytest.raises(BenchCaseLoadError) as caught:
         load_all(tmp_path)
     assert len(caught.value.message) < 200
-    assert caught.value.where == f"{case_of(bench)}/case.toml"
+    assert caught.value.where == f"{case_of(bench)}/case.toml:9"
+
+
+@pytest.mark.parametrize("above", [1 << 14, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+def test_a_case_toml_is_not_read_by_its_end_alone(tmp_path: Path, above: int) -> None:
+    bench = copy_stub(tmp_path)
+    digested(prepended(f"cases/{CASE}/case.toml", "#" * (above - 1) + "\n"))(bench)
+    with pytest.raises(BenchCaseLoadError, match=r"case\.toml: \d+ bytes are more than the 16384 allowed"):
+        load_all(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["rubric.py", "rubric_lib/deeper/helper.py"])
+@pytest.mark.parametrize(
+    ("cookie", "refused"),
+    [
+        (b"# coding: utf-7\n", "'utf-7'"),
+        (b"#!/usr/bin/python\n# -*- coding: latin-1 -*-\n", "'latin-1'"),
+        (b"\r# vim: fileencoding=cp1252\n", "'cp1252'"),
+        (b"# -*- coding: UTF-8 -*-\n", None),
+        (b"\n\n# coding: utf-7\n", None),
+        (b"encoding = 'utf-7'\n", None),
+    ],
+)
+def test_no_source_of_a_rubric_declares_another_encoding_than_utf_8(
+    tmp_path: Path, path: str, cookie: bytes, refused: str | None
+) -> None:
+    bench = copy_stub(tmp_path)
+    sparse(0)(bench / "rubric_lib/deeper/helper.py")
+    prepended(path, cookie)(bench)
+    if refused is None:
+        load(tmp_path)
+        return
+    with pytest.raises(BenchInvalid, match=refused) as caught:
+        load(tmp_path)
+    assert caught.value.where == f"{bench}/{path}"
 
 
 def test_statuses_name_every_difference_and_writing_removes_them(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ DAY = 86_400.0
 
 def entry(store: OutcomeStore, trial: int = 0, age: float = 0.0) -> Path:
     """Store a value and date it back."""
-    store.put("outputs", PLACE, {"trial": trial, "input": "a"}, {"n": trial})
+    store.put("outputs", PLACE, {"trial": trial, "input": "a"}, b'{"n":%d}' % trial)
     path = store.path("outputs", PLACE, {"trial": trial, "input": "a"})
     stamp = time.time() - age
     os.utime(path, (stamp, stamp))
@@ -25,8 +25,8 @@ def entry(store: OutcomeStore, trial: int = 0, age: float = 0.0) -> Path:
 
 def test_a_value_comes_back_and_kinds_cases_and_classes_are_apart(tmp_path: Path) -> None:
     store = OutcomeStore(tmp_path)
-    store.put("outputs", PLACE, {"trial": 0}, {"n": 1})
-    assert store.get("outputs", PLACE, {"trial": 0}) == {"n": 1}
+    store.put("outputs", PLACE, {"trial": 0}, b'{"n":1}')
+    assert store.get("outputs", PLACE, {"trial": 0}) == b'{"n":1}'
     assert store.get("scores", PLACE, {"trial": 0}) == Miss()
     assert store.get("outputs", Place("some-class", "two"), {"trial": 0}) == Miss()
     assert store.get("outputs", Place("other-class", "one"), {"trial": 0}) == Miss()
@@ -36,8 +36,8 @@ def test_a_value_comes_back_and_kinds_cases_and_classes_are_apart(tmp_path: Path
 def test_the_nearest_entry_explains_a_miss(tmp_path: Path) -> None:
     store = OutcomeStore(tmp_path)
     assert store.changed("outputs", PLACE, {"a": 1}) == ()
-    store.put("outputs", PLACE, {"a": 1, "b": 1, "c": 1}, None)
-    store.put("outputs", PLACE, {"a": 2, "b": 2, "c": 1}, None)
+    store.put("outputs", PLACE, {"a": 1, "b": 1, "c": 1}, b"null")
+    store.put("outputs", PLACE, {"a": 2, "b": 2, "c": 1}, b"null")
     assert store.changed("outputs", PLACE, {"a": 2, "b": 2, "c": 2}) == ("c",)
     assert store.changed("outputs", PLACE, {"a": 1, "b": 1, "c": 1, "d": 1}) == ("d",)
 

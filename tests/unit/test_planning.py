@@ -2,11 +2,13 @@
 
 import pytest
 
-from codegenie.eval.errors import NoCaseMatches
+from codegenie.eval.errors import NoCaseMatches, SettingsInvalid
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.loader import load_cases, load_task_class
 from codegenie.eval.models import RunOptions, Selection
 from codegenie.eval.planning import (
     CaseFilter,
+    answer_room,
     any_of,
     build_plan,
     case_set_digest,
@@ -73,3 +75,21 @@ def test_a_plan_without_a_case_is_refused_and_says_what_there_is() -> None:
     with pytest.raises(NoCaseMatches, match="no case of 'stub-task-class' matches 'gone'") as caught:
         build_plan(TASK_CLASS, (), selection)
     assert "the 3 cases" in (caught.value.hint or "")
+
+
+def test_an_answer_has_its_share_of_the_record_and_a_run_without_one_is_not_planned() -> None:
+    cases = len(LOADED)
+    assert answer_room(cases, 1) == LIMITS.answer_bytes
+    assert LIMITS.least_answer_bytes <= answer_room(100_000, 1) < LIMITS.answer_bytes
+    many = [case.model_copy(update={"case_id": f"c{n}"}) for case in LOADED[:1] for n in range(120)]
+    with pytest.raises(SettingsInvalid, match="120 cases x 1000 trials are more than one record") as caught:
+        build_plan(TASK_CLASS, tuple(many), ALL, RunOptions(trials=1_000))
+    assert "--trials" in str(caught.value.hint)
+    assert build_plan(TASK_CLASS, tuple(many), ALL, RunOptions(trials=990)).options.trials == 990
+
+
+def test_a_filter_without_end_is_described_by_its_beginning() -> None:
+    described = describe_filter([f"case-{number}" for number in range(1_000)])
+
+    assert described is not None
+    assert (len(described), described[-1]) == (LIMITS.text_characters, "…")

@@ -12,7 +12,15 @@ from codegenie.eval.errors import (
     PromotionMustBeHumanAuthorized,
 )
 from codegenie.eval.history import Look
-from codegenie.eval.models import BenchRunReport, BenchScore, FailureMode, Selection, Severity
+from codegenie.eval.models import (
+    RUNNER_CODES,
+    BenchCase,
+    BenchRunReport,
+    BenchScore,
+    FailureMode,
+    Selection,
+    Severity,
+)
 from codegenie.eval.promotion import Evidence, PromotionGate, units_needed
 from codegenie.eval.reporting.verdicts import render_verdict
 from codegenie.eval.tiers import TierPolicy, read_policy
@@ -60,6 +68,12 @@ def other_rules(**changes: object) -> Evidence:
     return evidence(good(), bench=bench(started(20, **changes)))
 
 
+def one_case_with(**changes: object) -> tuple[BenchCase, ...]:
+    """Return the cases of the good run, the first of which is another."""
+    first, *rest = started(20).cases
+    return (first.model_copy(update=changes), *rest)
+
+
 def looked(*others: Look, **changes: object) -> Evidence:
     return evidence(good(), other_looks=others, **changes)
 
@@ -97,13 +111,24 @@ AGAINST: dict[str, tuple[Callable[[], Evidence], set[str]]] = {
         lambda: evidence(good(), started=started(20, cases=cases(4) + cases(20, "rag-corpus-derived")[4:])),
         {"held_out"},
     ),
-    "it was measured too long ago": (lambda: evidence(good(ended_at=NOW - 91 * DAY)), {"too_old"}),
+    "it was measured too long ago": (lambda: evidence(good(started_at=NOW - 91 * DAY)), {"too_old"}),
     "it comes from the future": (lambda: evidence(good(ended_at=NOW + 2 * DAY)), {"future"}),
     "it comes from the end of time": (
         lambda: evidence(good(ended_at=dt.datetime.max.replace(tzinfo=dt.UTC))),
         {"future"},
     ),
-    "the cases changed": (lambda: other_rules(case_set_digest="9" * 64), {"bench_changed"}),
+    "the cases changed": (lambda: other_rules(cases=one_case_with(digest="9" * 64)), {"bench_changed"}),
+    "a case belongs to another family": (
+        lambda: other_rules(cases=one_case_with(family="the-one")),
+        {"bench_changed"},
+    ),
+    "a failure has another severity": (
+        lambda: other_rules(
+            severities={**dict.fromkeys(RUNNER_CODES, Severity.BLOCK), "answer.wrong": Severity.INFO}
+        ),
+        {"bench_changed"},
+    ),
+    "another key is declared": (lambda: other_rules(breakdown_keys=("charm",)), {"bench_changed"}),
     "the rubric changed": (lambda: other_rules(rubric_digest="9" * 64), {"bench_changed"}),
     "the taxonomy changed": (lambda: other_rules(taxonomy_digest="9" * 64), {"bench_changed"}),
     "the bench now asks for more": (
@@ -124,6 +149,7 @@ AGAINST: dict[str, tuple[Callable[[], Evidence], set[str]]] = {
         {"min_cases"},
     ),
     "a start has not finished": (lambda: evidence(good(), unfinished_runs=1), {"unfinished_runs"}),
+    "a resumed run had lost a trial": (lambda: evidence(good(), lost_trials=1), {"lost_trials"}),
     "another look fell short": (lambda: looked(look(report(20, 10, run_id="bad"))), {"other_look"}),
     "one of many looks fell short": (
         lambda: looked(*[look(good())] * 30, look(report(20, 18, run_id="bad"))),
@@ -135,7 +161,7 @@ AGAINST: dict[str, tuple[Callable[[], Evidence], set[str]]] = {
         {"reused"},
     ),
     "a store made an old measurement look young": (
-        lambda: looked(look(good(ended_at=NOW - 91 * DAY)), look=look(good(), reused=20)),
+        lambda: looked(look(good(started_at=NOW - 91 * DAY)), look=look(good(), reused=20)),
         {"too_old"},
     ),
     "more units passed than there are": (
@@ -182,6 +208,7 @@ def test_every_reason_has_a_case_of_its_own() -> None:
         "in_process",
         "incomplete",
         "isolation",
+        "lost_trials",
         "mean_score",
         "min_cases",
         "no_policy",
@@ -337,14 +364,16 @@ def test_runs_elsewhere_and_resumptions_are_told_and_do_not_decide() -> None:
 
     assert (verdict.verdict, verdict.runs_elsewhere, verdict.resumed) == ("sufficient", 7, 3)
     assert "  taken up again 3 times; what was in flight was measured again" in render_verdict(verdict)
-    assert "  not counted: 7 runs of this agent on other cases or rubrics" in render_verdict(verdict)
+    assert "  not counted: 7 runs of this agent under other names, cases or rubrics" in render_verdict(
+        verdict
+    )
 
 
 def test_a_run_from_the_store_stands_on_a_whole_measurement_that_is_young_enough() -> None:
     warm = look(good(run_id="warm"), reused=20)
 
     assert judged(looked(look(good()), look=warm)).verdict == "sufficient"
-    assert judged(looked(look(good(ended_at=NOW - 90 * DAY)), look=warm)).verdict == "sufficient"
+    assert judged(looked(look(good(started_at=NOW - 90 * DAY)), look=warm)).verdict == "sufficient"
 
 
 def test_the_harness_own_agents_answer_alike_whenever_they_are_asked() -> None:
@@ -355,7 +384,7 @@ def test_the_harness_own_agents_answer_alike_whenever_they_are_asked() -> None:
 
 def test_a_clock_that_is_a_day_ahead_is_no_reason() -> None:
     assert judged(evidence(good(ended_at=NOW + DAY))).verdict == "sufficient"
-    assert judged(evidence(good(ended_at=NOW - 90 * DAY))).verdict == "sufficient"
+    assert judged(evidence(good(started_at=NOW - 90 * DAY))).verdict == "sufficient"
 
 
 # What is no number.

@@ -114,3 +114,13 @@ def test_a_large_log_of_nothing_but_secrets_is_redacted() -> None:
     redactor = Redactor({f"KEY{n}": f"{n:04}" * 4 for n in range(100)})
     log = "0001" * (LIMITS.sut_log_bytes // 4)
     assert not set(redactor.clean(log)) - set(REDACTED)
+
+
+@pytest.mark.parametrize("blank", ["\u3164", "\u2800", "\u115f", "\uffa0", "\ufe0f", "\U000e0100"])
+def test_a_letter_that_shows_nothing_is_replaced(blank: str) -> None:
+    assert printable(f"a{blank * 3}b") == "a\ufffd\ufffd\ufffdb"
+
+
+def test_marks_that_a_language_needs_stay_and_a_pile_of_them_does_not() -> None:
+    assert printable("e\u0302\u0301 n\u0303") == "e\u0302\u0301 n\u0303"
+    assert printable("e" + "\u0301" * 60) == "e" + "\u0301" * 3 + "\ufffd" * 57

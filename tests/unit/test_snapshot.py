@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.errors import BenchCaseDigestMismatch, HarnessFailure
-from codegenie.eval.files import remove_tree
 from codegenie.eval.loader import load_cases, load_task_class
 from codegenie.eval.models import BenchCase
 from codegenie.eval.ports import SutCase
+from codegenie.eval.removal import remove_tree
 from codegenie.eval.runner import Runner
 from codegenie.eval.snapshot import RUN_DIRECTORY_PREFIX, CaseSnapshots, run_directory
 from tests.stub_bench import (

@@ -147,6 +147,15 @@ def test_an_incomplete_and_partial_report_says_so_in_its_first_line() -> None:
     assert "cost unknown" in "\n".join(rest)
 
 
+def test_outputs_from_the_store_are_counted_where_there_are_any() -> None:
+    report = report_of({"one": BenchScore(passed=False, score=0.0)}, trials=3)
+
+    assert "reused           2 of 3 outputs come from the store; --no-cache asks again" in render_report(
+        report, 2
+    )
+    assert not any("store" in line for line in render_report(report))
+
+
 def test_a_bound_that_is_not_a_bootstraps_says_what_it_is() -> None:
     lines = render_report(report_of({"a": PASSED}, lower_bound_95_status="degenerate", gaffke_lower_95=None))
 

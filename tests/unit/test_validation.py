@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from codegenie.eval.evidence import answer_weight
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import FailureModeSpec, Severity, TaskClass, TrialScore
 from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.settling import settle
-from codegenie.eval.validation import judge
+from codegenie.eval.validation import bounded, failed, judge
 from tests.bench_builder import BREAKDOWN_KEYS, OWN_MODES, RUNNER_CODES
 
 SECRET = "sk-live-0123456789abcdef"
@@ -350,3 +351,29 @@ def test_a_deadline_that_passed_comes_before_everything_else() -> None:
     run = replace(RUN, timed_out=True, exit_code=None, stdout_truncated=True, leaked_processes=9)
 
     assert refused(judged(run), "rubric.timeout") == ""
+
+
+# What a record has room for.
+
+
+def noting(count: int, detail: str) -> RubricRun:
+    notes = [{"code": "answer.noted", "detail": f"{number:03}{detail}"} for number in range(count)]
+    return replace(RUN, stdout=json.dumps({**PERFECT, "failure_modes": notes}).encode())
+
+
+def test_an_answer_is_weighed_in_bytes_and_in_values() -> None:
+    assert judged(noting(256, "")).passed
+    heavy = judged(noting(80, "\N{GRINNING FACE}" * 197))
+
+    assert [mode.code for mode in heavy.failure_modes] == [MALFORMED]
+    assert "answer: weighs" in str(heavy.failure_modes[0].detail)
+    light = judge(noting(10, ""), task_class(), Redactor(ENVIRONMENT))
+    assert answer_weight(light) >= 40 * LIMITS.bytes_per_value
+    assert bounded(light, answer_weight(light)) is light
+    assert bounded(light, answer_weight(light) - 1).failure_modes[0].code == MALFORMED
+
+
+def test_every_failure_of_our_own_fits_into_the_least_room() -> None:
+    worst = failed("rubric.unknown_breakdown_key", "\N{GRINNING FACE}" * 300)
+
+    assert bounded(worst, LIMITS.least_answer_bytes) is worst

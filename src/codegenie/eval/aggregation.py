@@ -4,7 +4,7 @@ The plan is the denominator: a planned case without an outcome is our bug, not a
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from codegenie.eval.estimators import bca_lower, clopper_pearson_lower, gaffke_lower
@@ -24,24 +24,33 @@ from codegenie.eval.models import (
 )
 
 TrialKey = tuple[str, int]
+CaseScores = tuple[tuple[str, BenchScore], ...]
 
 
-def build_report(plan: RunPlan, outcomes: Mapping[TrialKey, TrialScore], header: RunHeader) -> BenchRunReport:
-    """Reduce the outcomes of all planned trials to the report of the run."""
-    planned = {(case.case_id, trial) for case in plan.cases for trial in range(plan.options.trials)}
-    if planned != outcomes.keys():
+def score_cases(plan: RunPlan, outcomes: Mapping[TrialKey, TrialScore]) -> CaseScores:
+    """Reduce the outcomes of all planned trials to one score a case."""
+    if set(planned_trials(plan)) != outcomes.keys():
         raise RuntimeError("outcomes do not match the plan one to one")
-    per_case = tuple(
+    return tuple(
         (
             case.case_id,
             combine_trials([outcomes[case.case_id, trial] for trial in range(plan.options.trials)]),
         )
         for case in plan.cases
     )
+
+
+def build_report(plan: RunPlan, per_case: CaseScores, header: RunHeader) -> BenchRunReport:
+    """Make the report of a run from the scores of its cases."""
     summary = summarise(plan.cases, per_case)
     fields = {name: getattr(header, name) for name in RunHeader.model_fields}
     fields |= {name: getattr(summary, name) for name in Summary.model_fields}
     return BenchRunReport(**fields, per_case=per_case)
+
+
+def planned_trials(plan: RunPlan) -> Iterator[TrialKey]:
+    """Yield every trial that a plan counts, in the order of its cases."""
+    return ((case.case_id, trial) for case in plan.cases for trial in range(plan.options.trials))
 
 
 def combine_trials(trials: Sequence[TrialScore]) -> BenchScore:

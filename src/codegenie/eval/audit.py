@@ -7,9 +7,12 @@ a crash between the two the next writer moves HEAD over the one record that is l
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from blake3 import blake3
 
 from codegenie.eval.audit_chain import (
     MOST_RECORDS,
@@ -21,14 +24,14 @@ from codegenie.eval.audit_chain import (
     check_head,
     decode_head,
     decode_record,
-    encode_record,
     make_record,
     record_hash,
     record_name,
 )
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.evidence import LogRecord
+from codegenie.eval.evidence import LogRecord, record_pieces
 from codegenie.eval.files import UnsafeTree, read_whole_file, replace_file, sync_path, written_beside
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import Record
 from codegenie.eval.ports import Clock
 
@@ -43,17 +46,18 @@ class AuditLog:
         self._clock = clock
         self.notes: list[str] = []
 
-    def append(self, body: Record, run_id: str) -> str:
-        """Write one record durably and return its hash."""
+    def append(self, body: Record, run_id: str, trials: Iterable[bytes] = ()) -> str:
+        """Write one record durably and return its hash; `trials` are those of a finish, each spelled."""
         with _typed_failure("write", self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
             with self._locked(fcntl.LOCK_EX):
                 link = self._end()
-                raw = encode_record(make_record(body, link, run_id, self._clock.now()))
-                if link.count >= MOST_RECORDS or len(raw) > RECORD_BYTES:
-                    raise OSError(errno.EFBIG, "the log, or the record, is as large as it can be")
-                self._write(record_name(link.count), raw)
-                after = link.after(raw)
+                if link.count >= MOST_RECORDS:
+                    raise OSError(errno.EFBIG, _TOO_LARGE)
+                record = make_record(body, link, run_id, self._clock.now())
+                hasher = blake3()
+                self._write(record_name(link.count), _hashed(record_pieces(record, trials), hasher))
+                after = Link(link.count + 1, hasher.hexdigest())
                 self._move_head(after)
                 return after.head
 
@@ -62,9 +66,11 @@ class AuditLog:
         """Lock the directory itself: no lock file to leave behind, and it works where we may only read."""
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, kind)
+            _wait_for_lock(descriptor, kind)
             yield
         finally:
+            # Before it is closed: a child that an agent forked meanwhile has a copy that would keep the lock.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
     def _end(self) -> Link:
@@ -99,9 +105,9 @@ class AuditLog:
         if raw is None or record_hash(raw) != link.head:
             raise broken(name, "it is not the record that HEAD names")
 
-    def _write(self, name: str, raw: bytes) -> None:
+    def _write(self, name: str, pieces: Iterable[bytes]) -> None:
         path = self.directory / name
-        with written_beside(path, raw) as temporary:
+        with written_beside(path, pieces) as temporary:
             # A link, not a rename: a record that is there already must never be replaced.
             os.link(temporary, path)
         sync_path(self.directory)
@@ -131,8 +137,8 @@ class AuditLog:
         if note:
             self.notes.append(note)
 
-    def check_links(self) -> set[str]:
-        """Check the chain's links and return the runs that started and have not finished."""
+    def check_links(self) -> dict[str, str]:
+        """Check the chain's links and return the runs that have not finished, and when they started."""
         names, head = self._listing()
         checker = LinkChecker()
         for name, raw in self._files(names):
@@ -159,6 +165,34 @@ class AuditLog:
             yield name, raw
 
 
+def _hashed(pieces: Iterable[bytes], hasher: blake3) -> Iterator[bytes]:
+    """Hash the pieces of a record on their way to the disk; a record that nobody would read is refused."""
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > RECORD_BYTES:
+            raise OSError(errno.EFBIG, _TOO_LARGE)
+        hasher.update(piece)
+        yield piece
+
+
+_TOO_LARGE = "the log, or the record, is as large as it can be"
+
+
+def _wait_for_lock(descriptor: int, kind: int) -> None:
+    """Take a lock, and not for ever: who waits in the kernel hears no signal, and says not what for."""
+    deadline = time.monotonic() + LIMITS.lock_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise OSError(errno.EWOULDBLOCK, "another process holds its lock") from None
+            time.sleep(0.002)
+        else:
+            return
+
+
 _HINTS = {
     "write": "make room or name another directory with --out; what is in the log is intact",
     "read": "see who may read the directory and its files",
@@ -170,6 +204,8 @@ def _typed_failure(what: str, directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        full = error.errno == errno.EFBIG
+        hint = "name another directory with --out, or ask for fewer cases or trials" if full else _HINTS[what]
         raise HarnessFailure(
-            f"cannot {what} the audit log: {error.strerror}", where=str(directory), hint=_HINTS[what]
+            f"cannot {what} the audit log: {error.strerror}", where=str(directory), hint=hint
         ) from None

@@ -17,7 +17,6 @@ from blake3 import blake3
 from pydantic import TypeAdapter, ValidationError
 
 from codegenie.eval.aggregation import combine_trials, same_number, summarise
-from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
 from codegenie.eval.evidence import (
@@ -31,17 +30,17 @@ from codegenie.eval.evidence import (
     RunStarted,
     StartedRecord,
     TrialEvidence,
+    boundary_problem,
     identity_digest,
+    record_pieces,
 )
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import RUNNER_CODES, BenchScore, Record, Severity, Summary, TrialScore
 from codegenie.eval.planning import case_set_digest
 from codegenie.eval.settling import answer_problem, settled
 
-# Places for the two long lists of a finish. No text of a record holds a NUL, so neither stands there already.
-_TRIALS, _PER_CASE = "\0trials", "\0per_case"
 _HEAD = re.compile(rb"(\d{1,8}) ([0-9a-f]{64})\n")
-# The finish of 100,000 cases has some 100 MB.
-RECORD_BYTES = 512 * 1024 * 1024
+RECORD_BYTES = LIMITS.record_bytes
 # Names have eight digits, and HEAD counts in as many.
 MOST_RECORDS = 99_999_999
 _ADAPTER: TypeAdapter[AnyRecord] = TypeAdapter(AnyRecord)
@@ -70,27 +69,6 @@ def record_name(index: int) -> str:
 def record_hash(raw: bytes) -> str:
     """Hash the bytes of a record's file."""
     return blake3(raw).hexdigest()
-
-
-def encode_record(record: LogRecord) -> bytes:
-    """Return the one spelling of a record.
-
-    A finish is written piece by piece: as one tree of dictionaries, five thousand cases take 20 MB more.
-    """
-    if not isinstance(record, FinishedRecord):
-        return canonical_json(record.model_dump(mode="json"))
-    document = record.model_dump(mode="json", exclude={"body": {"trials": True, "report": {"per_case"}}})
-    document["body"]["trials"] = _TRIALS
-    document["body"]["report"]["per_case"] = _PER_CASE
-    trials = (canonical_json(trial.model_dump(mode="json")) for trial in record.body.trials)
-    per_case = (
-        canonical_json([case_id, score.model_dump(mode="json")])
-        for case_id, score in record.body.report.per_case
-    )
-    raw = canonical_json(document)
-    for place, items in ((_TRIALS, trials), (_PER_CASE, per_case)):
-        raw = raw.replace(canonical_json(place), b"[" + b",".join(items) + b"]", 1)
-    return raw
 
 
 def make_record(body: Record, link: "Link", run_id: str, recorded_at: dt.datetime) -> LogRecord:
@@ -140,7 +118,7 @@ def broken(file: str, reason: str) -> ChainTamperDetected:
 
 _TAIL = re.compile(
     rb'"index":(\d+),"kind":"([a-z.]+)","previous":"([0-9a-f]{64})",'
-    rb'"recorded_at":"[^"\\]+","run_id":"([0-9A-Za-z-]+)","schema":"[a-z0-9./]+"\}'
+    rb'"recorded_at":"([^"\\]+)","run_id":"([0-9A-Za-z-]+)","schema":"[a-z0-9./]+"\}'
 )
 _TAIL_BYTES = 400
 
@@ -153,7 +131,8 @@ class LinkChecker:
 
     def __init__(self) -> None:
         self.link = self.before = Link()
-        self.open_runs: set[str] = set()
+        # With the time of the start, which is how old the evidence is, however often it is resumed.
+        self.open_runs: dict[str, str] = {}
 
     def check(self, file: str, raw: bytes) -> None:
         """Check that a record follows the one before it, and note which runs are under way."""
@@ -165,16 +144,34 @@ class LinkChecker:
         if match[3].decode() != self.link.head:
             raise broken(file, "it does not follow the record before it")
         if match[2] == b"run.started":
-            self.open_runs.add(match[4].decode())
+            self.open_runs[match[5].decode()] = match[4].decode()
         elif match[2] == b"run.finished":
-            self.open_runs.discard(match[4].decode())
+            self.open_runs.pop(match[5].decode(), None)
         self.before, self.link = self.link, self.link.after(raw)
+
+
+# What a kind of record can have at most; those of a run grow with their cases and trials.
+_BYTES_OF_KIND = {b"run.started": RECORD_BYTES, b"run.resumed": 4_096, b"run.finished": RECORD_BYTES}
+_SMALL_RECORD_BYTES = 1024 * 1024
+# No value of a record, its key and its comma are shorter than this on the average of some thousands.
+_LEAST_VALUE_BYTES = 8
+_FREE_VALUES = 4_096
+
+
+def _most_values(file: str, raw: bytes) -> int:
+    """Refuse by kind and size, and say how many values such a record can have, before one of them is made."""
+    match = next(_TAIL.finditer(raw, max(0, len(raw) - _TAIL_BYTES)), None)
+    kind = match[2] if match is not None and match.end() == len(raw) else b""
+    most = _BYTES_OF_KIND.get(kind, _SMALL_RECORD_BYTES)
+    if len(raw) > most:
+        raise broken(file, f"{len(raw)} bytes are more than such a record has")
+    return _FREE_VALUES + min(len(raw) // _LEAST_VALUE_BYTES, RECORD_BYTES // LIMITS.bytes_per_value)
 
 
 def decode_record(file: str, raw: bytes) -> StartedRecord | ResumedRecord | FinishedRecord | ExamRecord:
     """Read one record strictly (step 1): whatever else its bytes could say, they are not what we write."""
     try:
-        decode_json(raw, RECORD_BYTES)
+        decode_json(raw, RECORD_BYTES, values=_most_values(file, raw))
     except DecodingRefused as refusal:
         raise broken(file, refusal.message) from None
     try:
@@ -183,7 +180,7 @@ def decode_record(file: str, raw: bytes) -> StartedRecord | ResumedRecord | Fini
         problem = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, problem["loc"]))
         raise broken(file, f"{place}: {problem['msg']}") from None
-    if encode_record(record) != raw:
+    if b"".join(record_pieces(record)) != raw:
         raise broken(file, "it is not written as the harness writes it")
     return record
 
@@ -194,7 +191,7 @@ class ChainVerifier:
 
     link: Link = field(default_factory=Link)
     before: Link = field(default_factory=Link)
-    open_runs: dict[str, RunStarted] = field(default_factory=dict)
+    open_runs: dict[str, StartedRecord] = field(default_factory=dict)
     known_runs: set[str] = field(default_factory=set)
 
     def check(self, file: str, raw: bytes) -> LogRecord:
@@ -213,20 +210,23 @@ class ChainVerifier:
         if isinstance(record, StartedRecord):
             if run_id in self.known_runs:
                 raise broken(file, f"run {run_id} starts twice")
+            if run_id == "latest":
+                raise broken(file, "its run has the name that stands for the newest one")
             _check_start(file, record.body)
             self.known_runs.add(run_id)
-            self.open_runs[run_id] = record.body
+            self.open_runs[run_id] = record
         elif isinstance(record, ResumedRecord):
             started = self.open_runs.get(run_id)
             if started is None:
                 raise broken(file, f"run {run_id} is resumed but was not under way")
-            if record.body.finished_trials > len(started.cases) * started.trials:
+            if record.body.finished_trials > len(started.body.cases) * started.body.trials:
                 raise broken(file, "more trials had finished than were planned")
         elif isinstance(record, FinishedRecord):
             started = self.open_runs.pop(run_id, None)
             if started is None:
                 raise broken(file, f"run {run_id} finishes but was not under way")
-            _check_finish(file, started, record)
+            _check_times(file, started, record)
+            _check_finish(file, started.body, record)
 
 
 def _check_start(file: str, started: RunStarted) -> None:
@@ -240,10 +240,31 @@ def _check_start(file: str, started: RunStarted) -> None:
         raise broken(file, "its case set digest is not that of its cases")
     if identity_digest(started.sut) != started.sut_identity_digest:
         raise broken(file, "its identity digest is not that of its system under test")
-    if (started.selection.kind == "all") != (len(ids) == started.selection.available_cases):
+    # Not the other way round: a filter that every case passes is still a filter.
+    if started.selection.kind == "all" and len(ids) != started.selection.available_cases:
         raise broken(file, "its selection is not that of its cases")
+    proof = started.isolation
+    if proof.isolation_class != "subprocess" and not any(probe.blocked for probe in proof.probes):
+        raise broken(file, f"its isolation is {proof.isolation_class!r}, and no probe proves it")
+    problem = boundary_problem(started.sut, started.sut_boundary)
+    if problem:
+        raise broken(file, problem)
     if any(started.severities.get(code) is not Severity.BLOCK for code in RUNNER_CODES):
         raise broken(file, "a runner-internal code does not block")
+
+
+# Clocks are set, and stepped, by hours; by days only on purpose.
+_SLACK = dt.timedelta(days=1)
+
+
+def _check_times(file: str, started: StartedRecord, record: FinishedRecord) -> None:
+    """Check that a report's times are those of its records: how old evidence is hangs on them."""
+    report, latest = record.body.report, max(started.recorded_at, record.recorded_at)
+    # Differences only: a day more than the last day of the calendar is no date.
+    if started.recorded_at - report.started_at > _SLACK or report.started_at - latest > _SLACK:
+        raise broken(file, "started_at is more than a day outside of its records")
+    if abs(report.ended_at - record.recorded_at) > _SLACK:
+        raise broken(file, "ended_at is more than a day away from when it was recorded")
 
 
 def _check_finish(file: str, started: RunStarted, record: FinishedRecord) -> None:

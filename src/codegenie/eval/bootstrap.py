@@ -15,7 +15,7 @@ _EXACT_WORK = 1_500_000
 # Sums held at once: 15 MB. Ten scores have at most 92,378, so up to ten units are always exact.
 _EXACT_SUMS = 100_000
 
-_DRAWS_PER_BLOCK = 1 << 16  # 1.3 MB of indices and values at a time, inside L2
+_DRAWS_PER_BLOCK = 1 << 14  # 0.3 MB of indices and values at a time, inside L2
 _VANISHED = 1e-300  # a weight, relative to the largest, that no level of interest reaches
 
 

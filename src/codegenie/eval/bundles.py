@@ -1,10 +1,11 @@
-"""One run, the chain up to it and its artefacts in one file that a third party can verify (ADR-0017).
+"""One run, its whole chain and its artefacts in one file that a third party can verify (ADR-0017).
 
 A bundle comes from anybody. Nothing is unpacked but the names of a log, each once, as plain files of bounded
 size, into a directory of our own; what they hold is then verified like any log.
 """
 
 import errno
+import io
 import os
 import re
 import stat
@@ -14,7 +15,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from codegenie.eval.artifacts import ArtifactStore
 from codegenie.eval.audit_chain import Link, record_name
@@ -22,13 +22,19 @@ from codegenie.eval.errors import DecodingRefused, HarnessFailure, SettingsInval
 from codegenie.eval.evidence import RunFinished
 from codegenie.eval.history import RunEntry
 from codegenie.eval.inspection import VerifiedLog, artifact_digests
+from codegenie.eval.snapshot import run_directory
 
 _MEMBER = re.compile(r"HEAD|[0-9]{8}\.json|artifacts/([0-9a-f]{2})/\1[0-9a-f]{62}")
 _MEMBERS = 200_000
+_DIRECTORY_ENTRY = b"PK\x01\x02"
+# An entry has 46 bytes and a name of at most 77.
+_DIRECTORY_BYTES = _MEMBERS * 128
 _BUNDLE_BYTES = 1024**3
 # Records shrink to a tenth or so; a bomb to a thousandth. Small bundles may hold small jokes.
 _RATIO = 200
 _FREE_BYTES = 64 * 1024**2
+# Records are read as a whole, which takes ten times their size and more: fewer of them are free.
+_FREE_RECORD_BYTES = 8 * 1024**2
 _UNPACKED_BYTES = 4 * 1024**3
 # Fixed: the same run packs to the same bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -45,13 +51,16 @@ _UNREADABLE = (
 
 
 def export_run(log: VerifiedLog, entry: RunEntry, target: Path) -> None:
-    """Write the chain up to the finish of a run, a HEAD that ends there, and what the run left behind."""
+    """Write the whole chain, and what the run left behind.
+
+    Not up to the run only: a bundle that ends there has forgotten every later look at the same agent.
+    """
     finished = log.finished(entry)
     target = _checked_target(target, log.directory)
     temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}.tmp")
     try:
         with zipfile.ZipFile(temporary, "x") as bundle:
-            for name, content in _members(log, entry.finished_index or 0, finished):
+            for name, content in _members(log, finished):
                 bundle.writestr(zipfile.ZipInfo(name, _DATE), content, zipfile.ZIP_DEFLATED)
         temporary.replace(target)
     except OSError as error:
@@ -61,9 +70,10 @@ def export_run(log: VerifiedLog, entry: RunEntry, target: Path) -> None:
             temporary.unlink()
 
 
-def _members(log: VerifiedLog, last: int, finished: RunFinished) -> Iterator[tuple[str, bytes]]:
-    yield "HEAD", Link(last + 1, log.hashes[last]).encode()
-    for index in range(last + 1):
+def _members(log: VerifiedLog, finished: RunFinished) -> Iterator[tuple[str, bytes]]:
+    count = len(log.hashes)
+    yield "HEAD", Link(count, log.hashes[count - 1]).encode()
+    for index in range(count):
         yield record_name(index), log.raw(index)
     store = ArtifactStore(log.directory / "artifacts")
     for digest in sorted(set(artifact_digests(finished))):
@@ -91,9 +101,9 @@ def opened_log(path: Path) -> Iterator[Path]:
     if not path.is_file():
         yield path
         return
-    with TemporaryDirectory(prefix="codegenie-eval-bundle-") as temporary:
-        _unpack(path, Path(temporary))
-        yield Path(temporary)
+    with run_directory() as directory:
+        _unpack(path, directory)
+        yield directory
 
 
 def _unpack(path: Path, directory: Path) -> None:
@@ -101,7 +111,7 @@ def _unpack(path: Path, directory: Path) -> None:
         size = path.stat().st_size
         if size > _BUNDLE_BYTES:
             raise _refused(path, "is larger than any bundle that we read")
-        with path.open("rb") as file, zipfile.ZipFile(file) as bundle:
+        with _BundleFile(path) as file, zipfile.ZipFile(file) as bundle:
             members = bundle.infolist()
             _check_members(path, members, size)
             for member in members:
@@ -118,20 +128,36 @@ def _unpack(path: Path, directory: Path) -> None:
         ) from None
 
 
+class _BundleFile(io.FileIO):
+    """A bundle whose directory is counted while it is read: zipfile makes an object of each entry at once.
+
+    Counted in the very bytes that zipfile takes for the directory, so that there is no second opinion on
+    where it lies.
+    """
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read, and refuse what can only be the directory of far too many files."""
+        if size is not None and size > _DIRECTORY_BYTES:
+            raise zipfile.BadZipFile("its directory is larger than any of ours")
+        raw = super().read(-1 if size is None else size) or b""
+        if raw.count(_DIRECTORY_ENTRY) > _MEMBERS:
+            raise zipfile.BadZipFile(f"it holds more than {_MEMBERS} files")
+        return raw
+
+
 def _refused(path: Path, problem: str) -> DecodingRefused:
     return DecodingRefused(f"the bundle {problem}", where=str(path), hint="ask for it again, or for the log")
 
 
 def _check_members(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
     """Refuse by the directory of the archive alone, before anything is unpacked."""
-    if len(members) > _MEMBERS:
-        raise _refused(path, f"holds more than {_MEMBERS} files")
     seen: set[str] = set()
     for member in members:
         name = member.filename
         kind = stat.S_IFMT(member.external_attr >> 16)
-        # The name ends at a zero byte, the original one does not.
-        if not _MEMBER.fullmatch(member.orig_filename) or kind not in {0, stat.S_IFREG}:
+        # Two names, both of them the sender's: one ends at a zero byte, and from Python 3.12 on an extra
+        # field can replace it by any path there is.
+        if name != member.orig_filename or not _MEMBER.fullmatch(name) or kind not in {0, stat.S_IFREG}:
             raise _refused(path, f"holds {ascii(name)[:80]}, which belongs to no log")
         if name in seen:
             raise _refused(path, f"holds {name} twice")
@@ -139,8 +165,11 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo], size: int) -> Non
         if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise _refused(path, f"holds {name}, packed by a method that we do not read")
         seen.add(name)
-    most = min(_UNPACKED_BYTES, max(_FREE_BYTES, _RATIO * size))
-    if sum(member.file_size for member in members) > most:
+    records = sum(member.file_size for member in members if member.filename.endswith(".json"))
+    unpacked = sum(member.file_size for member in members)
+    if records > max(_FREE_RECORD_BYTES, _RATIO * size) or unpacked > min(
+        _UNPACKED_BYTES, max(_FREE_BYTES, _RATIO * size)
+    ):
         raise _refused(path, "unpacks to far more than a log would")
 
 

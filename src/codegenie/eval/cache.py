@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from blake3 import blake3
 
-from codegenie.eval.canonical import canonical_json, digest_json
+from codegenie.eval.canonical import canonical_json, digest_fields
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure
 from codegenie.eval.files import UnsafeTree, read_whole_file, replace_file
@@ -61,30 +61,34 @@ class OutcomeStore:
 
     def path(self, kind: Kind, place: Place, ingredients: Mapping[str, Any]) -> Path:
         """Return where an entry lies."""
-        name = digest_json(f"outcome.{kind}.v1", dict(ingredients))
-        return self._folder(kind, place) / f"{name}.json"
+        return Path(self._file(kind, place, canonical_json(ingredients)))
 
-    def get(self, kind: Kind, place: Place, ingredients: Mapping[str, Any]) -> Any | Miss:  # noqa: ANN401
-        """Return the stored value, or a miss."""
+    def get(self, kind: Kind, place: Place, ingredients: Mapping[str, Any]) -> bytes | Miss:
+        """Return the stored value as the JSON that it was kept as, or a miss."""
+        decided_by = canonical_json(ingredients)
         try:
-            raw = read_whole_file(self.path(kind, place, ingredients), _ENTRY_BYTES)
+            raw = read_whole_file(self._file(kind, place, decided_by), _ENTRY_BYTES)
         except (UnsafeTree, OSError):
             return Miss(damaged=True)
         if raw is None:
             return Miss()
-        entry = _checked(raw)
-        if entry is None or entry["place"] != _named(place) or entry["ingredients"] != dict(ingredients):
+        body, head = _whole(raw), _head(place, decided_by)
+        # Keys are sorted, so that all but the value stands before it and is known byte for byte.
+        if body is None or not (body.startswith(head) and body.endswith(b"}")):
             return Miss(damaged=True)
-        return entry["value"]
+        return body[len(head) : -1]
 
-    def put(self, kind: Kind, place: Place, ingredients: Mapping[str, Any], value: object) -> None:
-        """Store a value whole or not at all. A crash of the machine may damage it, which is a miss."""
-        entry = {"schema": _SCHEMA, "place": _named(place), "ingredients": dict(ingredients), "value": value}
-        body = canonical_json(entry)
-        path = self.path(kind, place, ingredients)
+    def put(self, kind: Kind, place: Place, ingredients: Mapping[str, Any], value: bytes) -> None:
+        """Store a JSON value whole or not at all. A crash of the machine may damage it, which is a miss."""
+        decided_by = canonical_json(ingredients)
+        body = _head(place, decided_by) + value + b"}"
+        path = Path(self._file(kind, place, decided_by))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, body + b"\n" + blake3(body).hexdigest().encode(), durable=False)
+        except (IsADirectoryError, NotADirectoryError, FileExistsError):
+            # Something else stands in its place: a damaged entry, and no reason to lose a measurement.
+            return
         except OSError as error:
             raise HarnessFailure(
                 f"cannot write the outcome store: {error.strerror}",
@@ -118,14 +122,18 @@ class OutcomeStore:
                     removed += 1
         return removed, kept
 
-    def _folder(self, kind: Kind, place: Place) -> Path:
-        return self._directory / kind / place.task_class / place.case_id
+    def _folder(self, kind: Kind, place: Place) -> str:
+        # Text and not a Path, which takes longer to put together than the entry takes to read.
+        return f"{self._directory}/{kind}/{place.task_class}/{place.case_id}"
+
+    def _file(self, kind: Kind, place: Place, decided_by: bytes) -> str:
+        return f"{self._folder(kind, place)}/{digest_fields(f'outcome.{kind}.v1', [decided_by])}.json"
 
     def _entries(self, kind: Kind, place: Place) -> Iterator[dict[str, Any]]:
-        files = itertools.islice(_listed(str(self._folder(kind, place))), _COMPARED)
+        files = itertools.islice(_listed(self._folder(kind, place)), _COMPARED)
         for file in files:
             with suppress(UnsafeTree, OSError):
-                entry = _checked(read_whole_file(Path(file.path), _ENTRY_BYTES) or b"")
+                entry = _checked(read_whole_file(file.path, _ENTRY_BYTES) or b"")
                 if entry is not None:
                     yield entry
 
@@ -149,16 +157,23 @@ def _is_ours(file: os.DirEntry[str]) -> bool:
     return named_so is not None and not file.is_dir(follow_symlinks=False)
 
 
-def _named(place: Place) -> list[str]:
-    return [place.task_class, place.case_id]
+def _head(place: Place, decided_by: bytes) -> bytes:
+    """Return all of an entry that stands before its value."""
+    named = canonical_json([place.task_class, place.case_id])
+    return b'{"ingredients":%b,"place":%b,"schema":"%b","value":' % (decided_by, named, _SCHEMA.encode())
 
 
-def _checked(raw: bytes) -> dict[str, Any] | None:
+def _whole(raw: bytes) -> bytes | None:
+    """Return the bytes of an entry if they have the hash that stands behind them."""
     body, digest = raw[: -_HASH - 1], raw[-_HASH:]
     if raw[-_HASH - 1 : -_HASH] != b"\n" or blake3(body).hexdigest().encode() != digest:
         return None
+    return body
+
+
+def _checked(raw: bytes) -> dict[str, Any] | None:
     try:
-        entry = decode_json(body, _ENTRY_BYTES)
+        entry = decode_json(_whole(raw) or b"", _ENTRY_BYTES)
     except DecodingRefused:
         return None
     if not isinstance(entry, dict) or entry.keys() != {"schema", "place", "ingredients", "value"}:

@@ -4,7 +4,7 @@ Everything is length-framed: no two different lists of fields have the same byte
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from blake3 import blake3
@@ -12,13 +12,29 @@ from blake3 import blake3
 DIGEST_PREFIX = "blake3:"
 # A call of the hash costs as much as hashing 4 KB, so small files are gathered before they are hashed.
 _GATHERED_BYTES = 128 * 1024
+# Made once: making one takes a third of the time of encoding a trial.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     """Return the one spelling of a JSON value: sorted keys, no spaces, UTF-8, finite numbers."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
+    return _ENCODER.encode(value).encode()
+
+
+def canonical_pieces(document: dict[str, Any], lists: Mapping[str, Iterable[bytes]]) -> Iterator[bytes]:
+    """Yield the one spelling of a document whose long lists are made item by item.
+
+    `lists` goes from the text that holds the place of a list to its items, in the order in which they stand.
+    As one tree of dictionaries, five thousand cases take 20 MB more.
+    """
+    rest = _ENCODER.encode(document)
+    for place, items in lists.items():
+        before, _, rest = rest.partition(_ENCODER.encode(place))
+        yield before.encode() + b"["
+        for number, item in enumerate(items):
+            yield b"," + item if number else item
+        yield b"]"
+    yield rest.encode()
 
 
 def digest_json(domain: str, value: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -10,6 +10,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import yaml
@@ -17,6 +18,8 @@ import yaml
 from codegenie.eval.errors import DecodingRefused
 from codegenie.eval.limits import LIMITS
 
+_HIDDEN_LINE_END = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|\r(?!\n)")
+_TOML_PLACE = re.compile(r"\(at line (\d{1,9}), column \d{1,9}\)$")
 _YAML_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
@@ -29,11 +32,30 @@ def decode_text(raw: bytes, limit: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DecodingRefused(f"not UTF-8 at byte {error.start}") from None
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DecodingRefused(f"not UTF-8 at byte {error.start}", line=line) from None
 
 
-def decode_json(raw: bytes, limit: int) -> Any:  # noqa: ANN401 - any JSON value
-    """Decode exactly one JSON document: unique keys, finite numbers, whole characters, bounded depth."""
+def decode_source(raw: bytes, limit: int) -> str:
+    """Decode a text that people review: one in which every line end is one that an editor and a diff show.
+
+    libyaml ends a line, and with it a comment, at U+2028 as well, so that a comment could hold a policy.
+    """
+    text = decode_text(raw, limit)
+    hidden = _HIDDEN_LINE_END.search(text)
+    if hidden is not None:
+        line = text.count("\n", 0, hidden.start()) + 1
+        raise _refused_at(line, f"holds a line end that is not shown as one, {hidden[0]!a}")
+    return text
+
+
+def decode_json(raw: bytes, limit: int, values: int = LIMITS.json_values) -> Any:  # noqa: ANN401
+    """Decode exactly one JSON document: unique keys, finite numbers, whole characters, bounded depth.
+
+    What has more than so many `values` is refused before one of them is made.
+    """
+    if len(raw) <= limit:
+        _check_count(raw, values)
     text = decode_text(raw, limit)
     try:
         value = _JSON_DECODER.decode(text)
@@ -41,13 +63,15 @@ def decode_json(raw: bytes, limit: int) -> Any:  # noqa: ANN401 - any JSON value
         raise DecodingRefused("nested too deeply") from None
     except ValueError as error:
         raise DecodingRefused(f"not one JSON document: {_reason(error)}") from None
-    _check_nodes(value)
+    # Without an escape there is no half of a character, so that only containers need a look.
+    if "\\u" in text or not _is_shallow(value):
+        _check_nodes(value)
     return value
 
 
 def decode_toml(raw: bytes) -> dict[str, Any]:
     """Decode a small TOML file; a flat one of plain scalars is read without tomllib, which is slow."""
-    text = decode_text(raw, LIMITS.toml_bytes)
+    text = decode_source(raw, LIMITS.toml_bytes)
     flat = _flat_toml(text)
     if flat is not None:
         return flat
@@ -59,7 +83,9 @@ def decode_toml(raw: bytes) -> dict[str, Any]:
     except RecursionError:
         raise DecodingRefused("nested too deeply") from None
     except ValueError as error:
-        raise DecodingRefused(f"not TOML: {_reason(error)}") from None
+        place = _TOML_PLACE.search(str(error))
+        line = int(place[1]) if place else None
+        raise DecodingRefused(f"not TOML: {_reason(error)}", line=line) from None
     _check_nodes(value)
     return value
 
@@ -71,11 +97,23 @@ def decode_yaml(raw: bytes, limit: int = LIMITS.yaml_bytes, *, numbers: bool = F
     parser's events one at a time, so an alias bomb is refused at its first anchor and a quarter of a
     megabyte of brackets, which keeps libyaml busy for minutes, at the deepest one allowed.
     """
-    text = decode_text(raw, limit)
+    return _yaml_document(raw, limit, numbers=numbers)[0]
+
+
+def decode_yaml_with_lines(raw: bytes) -> tuple[Any, dict[str, int]]:
+    """Decode YAML likewise, and also say on which line each key of the outermost mapping stands."""
+    return _yaml_document(raw, LIMITS.yaml_bytes, numbers=False)
+
+
+def _yaml_document(raw: bytes, limit: int, *, numbers: bool) -> tuple[Any, dict[str, int]]:
+    text = decode_source(raw, limit)
     try:
-        return _YamlBuilder(yaml.parse(text, Loader=_YAML_LOADER), numbers=numbers).document()
+        builder = _YamlBuilder(yaml.parse(text, Loader=_YAML_LOADER), numbers=numbers)
+        return builder.document(), builder.key_lines
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise DecodingRefused(f"not YAML: {_yaml_reason(error)}") from None
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else None
+        raise DecodingRefused(f"not YAML: {_yaml_reason(error)}", line=line) from None
 
 
 def _reason(error: Exception) -> str:
@@ -109,33 +147,88 @@ def _finite(digits: str) -> float:
     return number
 
 
+def _printable_integer(digits: str) -> int:
+    number = int(digits)
+    _check_integer(number)
+    return number
+
+
+# A string, also one that never ends, without trying any place twice; or all that stands between two strings.
+_JSON_PIECE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?"?|[^"]++', re.DOTALL)
+
+
+def _check_count(raw: bytes, most: int) -> None:
+    """Count the brackets and commas, of which every value but the first needs one."""
+    if _brackets_and_commas(raw, 0, len(raw)) <= most:
+        return
+    # Perhaps they stand in strings, which is an agent's text and costs nothing.
+    count = strings = 0
+    for piece in _JSON_PIECE.finditer(raw):
+        if raw[piece.start()] == _QUOTE:
+            strings += 1
+        else:
+            count += _brackets_and_commas(raw, *piece.span())
+        if count > most or strings > 2 * most + 1:
+            raise DecodingRefused(f"more than {most} values")
+
+
+def _brackets_and_commas(raw: bytes, start: int, end: int) -> int:
+    return sum(raw.count(mark, start, end) for mark in (b"[", b"{", b","))
+
+
+_QUOTE = ord('"')
+
 # Made once: making one takes as long as decoding an answer.
-_JSON_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+_JSON_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite, parse_int=_printable_integer
+)
 
 
 def _check_nodes(value: object) -> None:
     """Refuse what is too deep, strings with half characters and integers that cannot be printed."""
-    level: list[object] = [value]
-    for _ in range(LIMITS.nesting):
-        level = _checked_children(level)
-        if not level:
-            return
-    raise DecodingRefused(f"nested more than {LIMITS.nesting} levels deep")
-
-
-def _checked_children(level: list[object]) -> list[object]:
-    children: list[object] = []
-    for node in level:
+    levels: list[Iterator[object]] = [iter((value,))]
+    while levels:
+        node = next(levels[-1], _NO_MORE)
+        if node is _NO_MORE:
+            levels.pop()
+            continue
+        if len(levels) > LIMITS.nesting:
+            raise DecodingRefused(f"nested more than {LIMITS.nesting} levels deep")
         if isinstance(node, dict):
-            children.extend(node)
-            children.extend(node.values())
+            for key in node:
+                _check_characters(key)
+            levels.append(iter(node.values()))
         elif isinstance(node, list):
-            children.extend(node)
+            levels.append(iter(node))
         elif isinstance(node, str):
             _check_characters(node)
-        elif isinstance(node, int) and node.bit_length() > LIMITS.integer_bits:
-            raise DecodingRefused(f"an integer has more than {LIMITS.integer_bits} bits")
-    return children
+        elif isinstance(node, int):
+            _check_integer(node)
+
+
+_NO_MORE = object()
+_CONTAINERS = (dict, list)
+
+
+def _is_shallow(value: object) -> bool:
+    """Say whether containers are nested less deeply than is allowed."""
+    level = [value]
+    for _ in range(LIMITS.nesting - 1):
+        level = [
+            child
+            for node in level
+            if isinstance(node, _CONTAINERS)
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, _CONTAINERS)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def _check_integer(number: int) -> None:
+    if number.bit_length() > LIMITS.integer_bits:
+        raise DecodingRefused(f"an integer has more than {LIMITS.integer_bits} bits")
 
 
 def _check_characters(text: str) -> None:
@@ -182,10 +275,18 @@ def _flat_toml(text: str) -> dict[str, Any] | None:
     return values
 
 
+# The cases of a bench share a few days, and so the records of their dates.
+_date = lru_cache(maxsize=256)(dt.date.fromisoformat)
+
+
 def _flat_value(text: str, date: str, integer: str) -> object:
     if date:
-        return dt.date.fromisoformat(date)
+        return _date(date)
     return int(integer) if integer else text
+
+
+def _refused_at(line: int, problem: str) -> DecodingRefused:
+    return DecodingRefused(f"line {line}: {problem}", line=line)
 
 
 def _line(event: yaml.Event) -> int:
@@ -209,6 +310,8 @@ class _YamlBuilder:
         self._events = events
         self._numbers = numbers
         self._depth = 0
+        self.key_lines: dict[str, int] = {}
+        self._values = 0
 
     def document(self) -> Any:  # noqa: ANN401 - nested dict, list and str
         """Return the value of the one document in the stream."""
@@ -223,17 +326,20 @@ class _YamlBuilder:
 
     def _value(self, event: yaml.Event) -> Any:  # noqa: ANN401 - nested dict, list and str
         line = _line(event)
+        self._values += 1
+        if self._values > LIMITS.json_values:
+            raise DecodingRefused(f"line {line}: more than {LIMITS.json_values} values")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise DecodingRefused(f"line {line}: anchors and aliases are not allowed")
+            raise _refused_at(line, "anchors and aliases are not allowed")
         if getattr(event, "tag", None) is not None:
-            raise DecodingRefused(f"line {line}: tags are not allowed")
+            raise _refused_at(line, "tags are not allowed")
         if isinstance(event, yaml.ScalarEvent):
             _check_characters(event.value)
             # libyaml gives a plain scalar the style '', PyYAML None; `implicit` says it in both.
             return _number(event.value) if self._numbers and event.implicit[0] else event.value
         self._depth += 1
         if self._depth > LIMITS.nesting:
-            raise DecodingRefused(f"line {line}: nested more than {LIMITS.nesting} levels deep")
+            raise _refused_at(line, f"nested more than {LIMITS.nesting} levels deep")
         value = self._mapping() if isinstance(event, yaml.MappingStartEvent) else self._sequence()
         self._depth -= 1
         return value
@@ -250,10 +356,12 @@ class _YamlBuilder:
             line = _line(event)
             key = self._value(event)
             if not isinstance(key, str):
-                raise DecodingRefused(f"line {line}: a key is not a plain word")
+                raise _refused_at(line, "a key is not a plain word")
             if key == "<<":
-                raise DecodingRefused(f"line {line}: merge keys are not allowed")
+                raise _refused_at(line, "merge keys are not allowed")
             if key in mapping:
-                raise DecodingRefused(f"line {line}: key {key[:64]!r} appears twice")
+                raise _refused_at(line, f"key {key[:64]!r} appears twice")
+            if self._depth == 1:
+                self.key_lines[key] = line
             mapping[key] = self._value(next(self._events))
         return mapping

@@ -18,6 +18,7 @@ EvalError                                  exit
 │           └── BenchCaseIDCollision
 ├── IntegrityError                          3   something is not what its digest says
 │   ├── BenchCaseDigestMismatch
+│   ├── SutChanged
 │   └── ChainTamperDetected
 ├── NotMeasured                             4   nothing was decided
 │   ├── HarnessFailure                          we could not fork, copy or write
@@ -30,6 +31,8 @@ Bad input raises from this tree. A broken promise of our own code is a RuntimeEr
 
 from typing import ClassVar
 
+_MESSAGE_CHARACTERS = 600
+
 
 class EvalError(Exception):
     """Root of the tree: what is wrong, where, and what to do next."""
@@ -37,6 +40,9 @@ class EvalError(Exception):
     exit_code: ClassVar[int] = 4
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        # Cut here and nowhere else: a message may quote what somebody made two megabytes long.
+        if len(message) > _MESSAGE_CHARACTERS:
+            message = message[: _MESSAGE_CHARACTERS - 1] + "…"
         super().__init__(message)
         self.message = message
         self.where = where
@@ -73,7 +79,13 @@ class TierConfigInvalid(BadInputError):
 
 
 class DecodingRefused(BadInputError):
-    """Bytes from outside that the strict decoder does not take."""
+    """Bytes from outside that the strict decoder does not take; `line` where one is to blame."""
+
+    def __init__(
+        self, message: str, *, where: str | None = None, hint: str | None = None, line: int | None = None
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.line = line
 
 
 class BenchInvalid(BadInputError):
@@ -131,6 +143,10 @@ class BenchCaseDigestMismatch(IntegrityError):
         self.case_id = case_id
         self.expected_blake3 = expected_blake3
         self.computed_blake3 = computed_blake3
+
+
+class SutChanged(IntegrityError):
+    """The code of the system under test is no longer the one that the run was started with."""
 
 
 class ChainTamperDetected(IntegrityError):

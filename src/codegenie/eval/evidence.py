@@ -4,17 +4,20 @@ A log alone must be enough to recompute every number, so a start holds the rules
 holds every validated answer. Closed and versioned: a field that is not here does not exist.
 """
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
-from codegenie.eval.canonical import digest_json
+from codegenie.eval.canonical import canonical_json, canonical_pieces, digest_fields, digest_json
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import (
     BenchCase,
     BenchRunReport,
     Breakdown,
     Code,
+    Cost,
     Digest,
     FailureMode,
     FrozenMap,
@@ -26,9 +29,12 @@ from codegenie.eval.models import (
     Share,
     SutBoundary,
     SutIdentity,
+    Text,
 )
 
 GENESIS = "0" * 64
+# Places for the long lists of a record. Half a character stands in no text that can be written.
+_CASES, _PER_CASE, _TRIALS = "\ud800cases", "\ud800per_case", "\ud800trials"
 RunId = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
 
 
@@ -41,13 +47,19 @@ class Answer(Record):
     failure_modes: tuple[FailureMode, ...] = ()
 
 
+def answer_weight(answer: Answer) -> int:
+    """Return what an answer takes in a record: its bytes, or the cost of its values if that is more."""
+    values = 4 * len(answer.failure_modes) + len(answer.breakdown)
+    return max(len(canonical_json(answer.model_dump(mode="json"))), values * LIMITS.bytes_per_value)
+
+
 class TrialEvidence(Record):
     """One trial as it was measured: the answer, what it cost, and the hashes of what it left behind."""
 
     case_id: Identifier
     trial: Annotated[int, Field(ge=0)]
     answer: Answer
-    cost_usd: Annotated[float, Field(ge=0)] | None
+    cost_usd: Cost | None
     wall_clock_ms: Annotated[int, Field(ge=0)]
     # What of it comes from the store. Only a trial whose output was made in the run measures the agent.
     reused: Literal["none", "output", "score", "both"] = "none"
@@ -65,7 +77,7 @@ class IsolationProof(Record):
     """What was proved of the isolation before the run, and on which kernel."""
 
     isolation_class: IsolationClass
-    kernel: str
+    kernel: Text
     landlock_abi: int | None = None
     probes: tuple[ProbeResult, ...] = ()
 
@@ -75,7 +87,7 @@ class RunStarted(Record):
 
     plan_digest: Digest
     task_class: Identifier
-    harness_version: str
+    harness_version: Text
     sut: SutIdentity
     sut_identity_digest: Digest
     sut_boundary: SutBoundary
@@ -112,7 +124,7 @@ class ExamFinished(Record):
     case_set_digest: Digest
     rubric_digest: Digest
     passed: bool
-    findings: tuple[str, ...] = ()
+    findings: Annotated[tuple[Text, ...], Field(max_length=LIMITS.findings)] = ()
 
 
 class LogRecord(Record):
@@ -165,11 +177,67 @@ RECORD_OF_BODY: dict[type[Record], type[LogRecord]] = {
 }
 
 
+def reused_outputs(trials: Iterable[TrialEvidence]) -> int:
+    """Count the trials for which the system under test was not asked."""
+    return sum(trial.reused in {"output", "both"} for trial in trials)
+
+
 def identity_digest(identity: SutIdentity) -> str:
     """Hash which system was measured."""
     return digest_json("sut-identity.v1", identity.model_dump(mode="json"))
 
 
+def implied_boundary(spec: str) -> SutBoundary | None:
+    """Return where a system under test with this spec runs; None for one that an embedder brought."""
+    kind, colon, _ = spec.partition(":")
+    if spec in {"null", "oracle"} or (kind == "replay" and colon):
+        return "harness"
+    if kind in {"python", "command"} and colon:
+        return "process"
+    return "in-process" if kind == "in-process" and colon else None
+
+
+def boundary_problem(sut: SutIdentity, boundary: SutBoundary) -> str | None:
+    """Say why a system of this name cannot run there: whether a run is evidence hangs on where it ran."""
+    implied = implied_boundary(sut.spec)
+    if boundary == (implied or boundary) and (implied == "harness" or boundary != "harness"):
+        return None
+    return f"its boundary is {boundary!r}, which is not that of {sut.spec[:80]!r}"
+
+
 def start_digest(started: RunStarted) -> str:
-    """Hash all that a start says: what a run must share with a dead one to be its continuation."""
-    return digest_json("run-start.v1", started.model_dump(mode="json"))
+    """Hash what of a start decides the measurement: what a run must share with a dead one to continue it.
+
+    Of the isolation only its class: a machine that died often comes back with another kernel.
+    """
+    document = started.model_dump(mode="json", exclude={"cases", "isolation"})
+    document |= {"cases": _CASES, "isolation_class": started.isolation.isolation_class}
+    pieces = canonical_pieces(document, {_CASES: map(spelled, started.cases)})
+    return digest_fields("run-start.v2", [b"".join(pieces)])
+
+
+def spelled(record: Record) -> bytes:
+    """Return the one spelling of a record or of a part of one."""
+    return canonical_json(record.model_dump(mode="json"))
+
+
+def record_pieces(record: LogRecord, trials: Iterable[bytes] = ()) -> Iterator[bytes]:
+    """Yield the one spelling of a record of the log, its long lists item by item.
+
+    `trials` are further trials of a finish that are spelled already.
+    """
+    if isinstance(record, StartedRecord):
+        document = record.model_dump(mode="json", exclude={"body": {"cases"}})
+        document["body"]["cases"] = _CASES
+        return canonical_pieces(document, {_CASES: map(spelled, record.body.cases)})
+    if isinstance(record, FinishedRecord):
+        document = record.model_dump(mode="json", exclude={"body": {"trials": True, "report": {"per_case"}}})
+        document["body"]["report"]["per_case"] = _PER_CASE
+        document["body"]["trials"] = _TRIALS
+        scores = (
+            canonical_json([case_id, score.model_dump(mode="json")])
+            for case_id, score in record.body.report.per_case
+        )
+        evidence = chain(map(spelled, record.body.trials), trials)
+        return canonical_pieces(document, {_PER_CASE: scores, _TRIALS: evidence})
+    return iter([spelled(record)])

@@ -31,3 +31,5 @@ async def fan_out(items: Iterable[T], work: Callable[[T], Awaitable[None]], conc
 async def _worker(items: Iterator[T], work: Callable[[T], Awaitable[None]]) -> None:
     for item in items:
         await work(item)
+        # Work that finds everything in a store never waits; without a turn of its own no signal is heard.
+        await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""No-follow walks and reads, private directories and their removal: the ground that effects stand on.
+"""No-follow walks, reads and writes: the ground that effects stand on.
 
 Knows nothing of benches. A directory from outside is walked by descriptor, never by joined path, so
 that a symlink swapped in behind our back is refused by the kernel and not by luck.
@@ -9,11 +9,10 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from codegenie.eval.limits import LIMITS, TreeLimits
 
@@ -27,7 +26,6 @@ _CHUNK = 1 << 20
 _NO_FILE = {errno.ELOOP, errno.ENXIO, errno.ENODEV}
 # Of these no tree is guilty; they stay OSErrors, so that nobody blames a bench for them.
 _OUR_OWN_TROUBLE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR}
-_REMOVAL_ROUNDS = 3
 
 
 class UnsafeTree(Exception):  # noqa: N818 - a refusal, given its final type by the caller
@@ -37,6 +35,19 @@ class UnsafeTree(Exception):  # noqa: N818 - a refusal, given its final type by 
         super().__init__(f"{path}: {problem}" if path else problem)
         self.path = path
         self.problem = problem
+
+
+class TreeTooLarge(UnsafeTree):
+    """A cap on the whole tree is passed: a walk ends here, also one that goes on after other refusals."""
+
+
+Refusal = Callable[[UnsafeTree], object]
+"""Is told of an entry that will not be opened, and raises it or lets the walk go on after it."""
+
+
+def stop_at(unsafe: UnsafeTree) -> NoReturn:
+    """End a walk at the first entry that will not be opened."""
+    raise unsafe
 
 
 def _refusal(error: OSError, path: str, problem: str) -> Exception:
@@ -80,87 +91,104 @@ class FoundFile(NamedTuple):
         return rest
 
     def content(self) -> bytes:
-        """Return all of it at once, for files whose cap is small."""
-        return b"".join(self.chunks())
+        """Return all of it at once, for files whose cap fits into memory."""
+        return self._rest(self.size)
 
 
 class _Walk:
     """One walk with its running totals."""
 
-    def __init__(self, limits: TreeLimits) -> None:
+    def __init__(self, limits: TreeLimits, refused: Refusal) -> None:
         self._limits = limits
+        self._refused = refused
         self._files = 0
         self._directories = 0
         self._bytes = 0
 
     def files(self, directory: int, prefix: str, depth: int) -> Iterator[FoundFile]:
-        for name, status in self._entries(directory, prefix):
+        for name in self._names(directory, prefix):
             path = prefix + name
-            if len(path) > LIMITS.path_characters:
-                raise UnsafeTree(
-                    f"{path[:80]}…", f"has a path of more than {LIMITS.path_characters} characters"
-                )
-            if status is None:
-                self._count_directory(path[:-1], depth)
-                # Without the slash, with which the kernel would follow a link.
-                inner = _open_at(name[:-1], directory, path[:-1], _OPEN_DIRECTORY)
-                try:
-                    yield from self.files(inner, path, depth + 1)
-                finally:
-                    os.close(inner)
-                continue
-            self._count(path, status)
-            descriptor = _open_at(name, directory, path, _OPEN_FILE)
             try:
-                yield _confirmed(descriptor, path, status)
+                opened = self._opened(name, directory, path, depth)
+            except TreeTooLarge:
+                raise
+            except UnsafeTree as unsafe:
+                self._refused(unsafe)
+                continue
+            try:
+                if isinstance(opened, FoundFile):
+                    yield opened
+                else:
+                    yield from self.files(opened, path, depth + 1)
             finally:
-                os.close(descriptor)
+                os.close(opened.descriptor if isinstance(opened, FoundFile) else opened)
 
-    def _entries(self, directory: int, prefix: str) -> list[tuple[str, os.stat_result | None]]:
-        """List a directory in order of path bytes; a directory's name ends in a slash and has no status."""
+    def _opened(self, name: str, directory: int, path: str, depth: int) -> FoundFile | int:
+        """Open a file, or a directory as its bare descriptor, after everything that its name tells."""
+        if len(path) > LIMITS.path_characters:
+            raise UnsafeTree(f"{path[:80]}…", f"has a path of more than {LIMITS.path_characters} characters")
+        if name[-1] == "/":
+            self._count_directory(path[:-1], depth)
+            # Without the slash, with which the kernel would follow a link.
+            return _open_at(name[:-1], directory, path[:-1], _OPEN_DIRECTORY)
+        descriptor = _open_at(name, directory, path, _OPEN_FILE)
+        try:
+            return self._counted(descriptor, path)
+        except UnsafeTree:
+            os.close(descriptor)
+            raise
+
+    def _names(self, directory: int, prefix: str) -> list[str]:
+        """List a directory in order of path bytes; the name of a directory ends in a slash."""
         with os.scandir(directory) as scan:
             listed = list(itertools.islice(scan, self._limits.files + 1))
         if len(listed) > self._limits.files:
-            raise UnsafeTree(prefix, f"holds more than {self._limits.files} entries")
-        return sorted([_plain_entry(entry, prefix) for entry in listed], key=itemgetter(0))
+            raise TreeTooLarge(prefix, f"holds more than {self._limits.files} entries")
+        plain, unsafe = [], []
+        for entry in listed:
+            try:
+                plain.append(_plain_name(entry, prefix))
+            except UnsafeTree as odd:
+                unsafe.append(odd)
+        # In order, so that two looks at one directory begin with the same.
+        for refusal in sorted(unsafe, key=str):
+            self._refused(refusal)
+        return sorted(plain)
 
     def _count_directory(self, path: str, depth: int) -> None:
         self._directories += 1
+        if self._directories > self._limits.files:
+            raise TreeTooLarge(path, f"is one directory more than the {self._limits.files} allowed")
         if depth >= self._limits.depth:
             raise UnsafeTree(path, f"is more than {self._limits.depth} directories deep")
-        if self._directories > self._limits.files:
-            raise UnsafeTree(path, f"is one directory more than the {self._limits.files} allowed")
 
-    def _count(self, path: str, status: os.stat_result) -> None:
+    def _counted(self, descriptor: int, path: str) -> FoundFile:
+        found = _plain_file(descriptor, path, self._limits.file_bytes)
         self._files += 1
-        self._bytes += status.st_size
+        self._bytes += found.size
         if self._files > self._limits.files:
-            raise UnsafeTree(path, f"is one file more than the {self._limits.files} allowed")
-        if status.st_size > self._limits.file_bytes:
-            raise UnsafeTree(path, f"is larger than {self._limits.file_bytes} bytes")
+            raise TreeTooLarge(path, f"is one file more than the {self._limits.files} allowed")
         if self._bytes > self._limits.total_bytes:
-            raise UnsafeTree(path, f"takes the tree over {self._limits.total_bytes} bytes")
+            raise TreeTooLarge(path, f"takes the tree over {self._limits.total_bytes} bytes")
+        return found
 
 
-def _plain_entry(entry: os.DirEntry[str], prefix: str) -> tuple[str, os.stat_result | None]:
-    """Refuse by name, kind and link count, before anything is opened."""
+def _plain_name(entry: os.DirEntry[str], prefix: str) -> str:
+    """Refuse by name and kind, before anything is opened. The listing says both; there is no further call."""
     name = entry.name
     if not _PLAIN_NAME.fullmatch(name):
         raise UnsafeTree(prefix + ascii(name), "is not a plain ASCII name")
     try:
-        if entry.is_dir(follow_symlinks=False):  # said by the listing; no further call
-            return name + "/", None
-        status = entry.stat(follow_symlinks=False)
+        if entry.is_file(follow_symlinks=False):
+            return name
+        if entry.is_dir(follow_symlinks=False):
+            return name + "/"
+        link = entry.is_symlink()
     except OSError as error:
         raise _refusal(error, prefix + name, "cannot be looked at") from None
-    if not stat.S_ISREG(status.st_mode):
-        link = stat.S_ISLNK(status.st_mode)
-        raise UnsafeTree(
-            prefix + name, "is a symbolic link" if link else "is neither a regular file nor a directory"
-        )
-    if status.st_nlink != 1:
-        raise UnsafeTree(prefix + name, "has more than one hard link")
-    return name, status
+    raise UnsafeTree(
+        prefix + name, "is a symbolic link" if link else "is neither a regular file nor a directory"
+    )
 
 
 def _open_at(name: str, directory: int, path: str, flags: int) -> int:
@@ -170,29 +198,39 @@ def _open_at(name: str, directory: int, path: str, flags: int) -> int:
         raise _refusal(error, path, "cannot be opened") from None
 
 
-def _confirmed(descriptor: int, path: str, listed: os.stat_result) -> FoundFile:
-    """Check on the descriptor what the listing said of the name."""
+def _plain_file(descriptor: int, path: str, limit: int) -> FoundFile:
+    """Check an open file: regular, with one name, within its cap.
+
+    Asked of the descriptor and not of the name, behind which something else may stand by now.
+    """
     status = os.fstat(descriptor)
-    if (status.st_ino, status.st_dev) != (listed.st_ino, listed.st_dev) or not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise UnsafeTree(path, "was exchanged while it was opened")
-    return FoundFile(path, bool(status.st_mode & 0o111), listed.st_size, descriptor)
+    if status.st_nlink != 1:
+        raise UnsafeTree(path, "has more than one hard link")
+    if status.st_size > limit:
+        raise UnsafeTree(path, f"is larger than {limit} bytes")
+    return FoundFile(path, bool(status.st_mode & 0o111), status.st_size, descriptor)
 
 
-def walk_files(root: Path | str, limits: TreeLimits) -> Iterator[FoundFile]:
-    """Yield every file below `root` in order of path bytes, open, capped and never through a link."""
+def walk_files(root: Path | str, limits: TreeLimits, refused: Refusal = stop_at) -> Iterator[FoundFile]:
+    """Yield every file below `root` in order of path bytes, open, capped and never through a link.
+
+    An entry that will not be opened ends the walk, unless `refused` returns: then it is left out.
+    """
     descriptor = open_directory(root)
     try:
-        yield from _Walk(limits).files(descriptor, "", 1)
+        yield from _Walk(limits, refused).files(descriptor, "", 1)
     finally:
         os.close(descriptor)
 
 
-def open_directory(path: Path | str) -> int:
-    """Open a directory that is not itself a link."""
+def open_directory(path: Path | str, parent: int | None = None) -> int:
+    """Open a directory that is not itself a link, below an open one if that is given."""
     try:
-        return os.open(path, _OPEN_DIRECTORY)
+        return os.open(path, _OPEN_DIRECTORY, dir_fd=parent)
     except OSError as error:
-        if os.path.islink(path):
+        if parent is None and os.path.islink(path):
             raise UnsafeTree("", "is a symbolic link") from None
         raise _refusal(error, "", "cannot be opened as a directory") from None
 
@@ -200,6 +238,7 @@ def open_directory(path: Path | str) -> int:
 def read_plain_file(directory: int, name: str, limit: int) -> bytes | None:
     """Read one capped regular file of an open directory; None where there is none."""
     try:
+        # Looked at first, since opening a device can do something.
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
@@ -207,13 +246,22 @@ def read_plain_file(directory: int, name: str, limit: int) -> bytes | None:
         raise _refusal(error, name, "cannot be looked at") from None
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeTree(name, "is not a regular file")
-    if status.st_nlink != 1:
-        raise UnsafeTree(name, "has more than one hard link")
-    if status.st_size > limit:
-        raise UnsafeTree(name, f"is larger than {limit} bytes")
     descriptor = _open_at(name, directory, name, _OPEN_FILE)
     try:
-        return _confirmed(descriptor, name, status).content()
+        return _plain_file(descriptor, name, limit).content()
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def open_plain_file(directory: int, name: str) -> Iterator[int]:
+    """Give a descriptor of one regular file with one name, in an open directory."""
+    descriptor = _open_at(name, directory, name, _OPEN_FILE)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            raise UnsafeTree(name, "is not a regular file with one name")
+        yield descriptor
     finally:
         os.close(descriptor)
 
@@ -252,7 +300,7 @@ def write_private(path: str, chunks: Iterable[bytes], *, executable: bool = Fals
         os.close(descriptor)
 
 
-def read_whole_file(path: Path, limit: int) -> bytes | None:
+def read_whole_file(path: Path | str, limit: int) -> bytes | None:
     """Read a capped regular file, never through a link and never waiting; None where there is none."""
     try:
         descriptor = os.open(path, _OPEN_FILE)
@@ -261,9 +309,9 @@ def read_whole_file(path: Path, limit: int) -> bytes | None:
     except OSError as error:
         if error.errno not in _NO_FILE:
             raise
-        raise UnsafeTree(path.name, "is not a regular file") from None
+        raise UnsafeTree(os.path.basename(path), "is not a regular file") from None
     try:
-        return read_descriptor(descriptor, path.name, limit)
+        return read_descriptor(descriptor, os.path.basename(path), limit)
     finally:
         os.close(descriptor)
 
@@ -279,14 +327,14 @@ def read_descriptor(descriptor: int, name: str, limit: int) -> bytes:
 
 
 @contextmanager
-def written_beside(path: Path, content: bytes, *, durable: bool = True) -> Iterator[Path]:
-    """Give a new file next to `path` that holds `content`, to be moved or linked into its place."""
+def written_beside(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -> Iterator[Path]:
+    """Give a new file next to `path` that holds `chunks`, to be moved or linked into its place."""
     # Chance and not the process id, which comes again after a crash, and in two containers at once.
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.writelines(chunks)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
@@ -298,100 +346,32 @@ def written_beside(path: Path, content: bytes, *, durable: bool = True) -> Itera
 
 def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Replace a file whole or not at all; by default it is on the disk when this returns."""
-    with written_beside(path, content, durable=durable) as temporary:
+    with written_beside(path, (content,), durable=durable) as temporary:
         temporary.replace(path)
     if durable:
         sync_path(path.parent)
 
 
-def sync_path(path: Path) -> None:
+def replace_file_in(directory: int, name: str, content: bytes) -> None:
+    """Replace a file of an open directory whole or not at all; it is on the disk when this returns."""
+    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(temporary, flags, 0o644, dir_fd=directory), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        os.fsync(directory)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=directory)
+
+
+def sync_path(path: Path | str) -> None:
     """Put a file's content, or a directory's names, on the disk."""
     descriptor = os.open(path, _OPEN_FILE)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def remove_tree(root: str) -> None:
-    """Remove a directory in which hostile code has worked: any depth, any mode bits, no link followed.
-
-    Should a link stand where `root` was, the link goes and what it names stays.
-    """
-    # Several rounds: what somebody writes or removes meanwhile is met by the next.
-    for rounds_left in reversed(range(_REMOVAL_ROUNDS)):
-        try:
-            _remove(root)
-        except OSError:
-            if not rounds_left:
-                raise
-        else:
-            return
-
-
-def _remove(root: str) -> None:
-    try:
-        top = _open_for_removal(root, None)
-    except OSError as error:
-        if error.errno not in {errno.ENOTDIR, errno.ELOOP}:
-            raise
-        os.unlink(root)
-        return
-    try:
-        _empty(top)
-    finally:
-        os.close(top)
-    os.rmdir(root)
-
-
-def _empty(top: int) -> None:
-    """Move inner directories up beside each other, so that ten thousand levels need no recursion."""
-    # A random name: what hostile code left behind may not stand in the way of the move.
-    fresh = f".removing-{os.urandom(8).hex()}"
-    moved = itertools.count()
-    waiting = _unlink_files(top)
-    while waiting:
-        name = waiting.pop()
-        inner = _open_for_removal(name, top)
-        try:
-            for directory in _unlink_files(inner):
-                target = f"{fresh}-{next(moved)}"
-                _move(directory, inner, target, top)
-                waiting.append(target)
-        finally:
-            os.close(inner)
-        os.rmdir(name, dir_fd=top)
-
-
-def _open_for_removal(name: str, parent: int | None) -> int:
-    try:
-        descriptor = os.open(name, _OPEN_DIRECTORY, dir_fd=parent)
-    except PermissionError:
-        # Only a directory answers so; a link is refused as such. Its own mode bits keep us out.
-        os.chmod(name, stat.S_IRWXU, dir_fd=parent)
-        descriptor = os.open(name, _OPEN_DIRECTORY, dir_fd=parent)
-    if os.fstat(descriptor).st_mode & stat.S_IRWXU != stat.S_IRWXU:
-        with suppress(PermissionError):
-            os.fchmod(descriptor, stat.S_IRWXU)
-    return descriptor
-
-
-def _unlink_files(directory: int) -> list[str]:
-    """Remove everything but directories, while it is listed, and name the directories."""
-    directories = []
-    with os.scandir(directory) as scan:
-        for entry in scan:
-            if entry.is_dir(follow_symlinks=False):
-                directories.append(entry.name)
-            else:
-                os.unlink(entry.name, dir_fd=directory)
-    return directories
-
-
-def _move(name: str, source: int, target: str, top: int) -> None:
-    try:
-        os.rename(name, target, src_dir_fd=source, dst_dir_fd=top)
-    except PermissionError:
-        # Moving a directory writes its "..", which needs permission on the directory itself.
-        os.chmod(name, stat.S_IRWXU, dir_fd=source)
-        os.rename(name, target, src_dir_fd=source, dst_dir_fd=top)

@@ -8,7 +8,6 @@ from codegenie.eval.history import Look, RunEntry
 from codegenie.eval.inspection import VerifiedLog
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.loader import BenchRoot, load_cases, load_task_class
-from codegenie.eval.planning import case_set_digest
 from codegenie.eval.ports import Clock
 from codegenie.eval.promotion import BenchOnDisk, Evidence, PromotionGate, PromotionVerdict
 from codegenie.eval.tiers import TierPolicy, read_policy
@@ -35,9 +34,11 @@ def bench_on_disk(task_class: str, bench_root: BenchRoot) -> BenchOnDisk | None:
         return None
     cases, _ = load_cases(loaded, lambda _case_id: True)
     return BenchOnDisk(
-        case_set_digest=case_set_digest(cases),
+        cases=cases,
         rubric_digest=loaded.rubric_digest,
         taxonomy_digest=loaded.taxonomy_digest,
+        breakdown_keys=loaded.breakdown_keys,
+        severities={code: spec.severity for code, spec in loaded.taxonomy.items()},
         minimums=loaded.min_cases_for_promotion,
     )
 
@@ -62,11 +63,12 @@ class Gatekeeper:
         evidence = Evidence(
             started=self._log.started(entry),
             report=finished.report,
-            look=Look.of(finished),
+            look=Look.of(finished, entry.started_at),
             other_looks=history.other_looks(entry),
             unfinished_runs=history.unfinished(entry),
             runs_elsewhere=history.elsewhere(entry),
             resumed=entry.resumed,
+            lost_trials=history.lost_trials(entry),
             bench=bench,
         )
         return self._gate.evaluate(evidence, tier, self._clock.now())

@@ -4,7 +4,15 @@ import datetime as dt
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from codegenie.eval.evidence import FinishedRecord, LogRecord, ResumedRecord, RunFinished, StartedRecord
+from codegenie.eval.evidence import (
+    FinishedRecord,
+    LogRecord,
+    ResumedRecord,
+    RunFinished,
+    StartedRecord,
+    identity_digest,
+    reused_outputs,
+)
 from codegenie.eval.models import SutBoundary
 
 
@@ -15,22 +23,25 @@ class Look:
     run_id: str
     units: int
     units_passed: int
+    # When its start was recorded: a run that was resumed may hold trials as old as that.
+    started_at: dt.datetime
     ended_at: dt.datetime
     sut_boundary: SutBoundary
     # Trials whose output comes from a store.
     reused: int = 0
 
     @classmethod
-    def of(cls, finished: RunFinished) -> "Look":
+    def of(cls, finished: RunFinished, started_at: dt.datetime) -> "Look":
         """Take from the finish of a run what others need to know."""
         report = finished.report
         return cls(
             run_id=report.run_id,
             units=report.units,
             units_passed=report.units_passed,
+            started_at=started_at,
             ended_at=report.ended_at,
             sut_boundary=report.sut_boundary,
-            reused=sum(trial.reused in {"output", "both"} for trial in finished.trials),
+            reused=reused_outputs(finished.trials),
         )
 
     @property
@@ -48,11 +59,17 @@ class RunEntry:
 
     run_id: str
     task_class: str
-    # Identity of the agent, case set and rubric: runs that share them are looks at one candidate (ADR-0016).
+    # The agent as far as we see it, case set and rubric: runs that share them are looks at one candidate
+    # (ADR-0016). A version is what somebody typed; it keeps outputs apart, and no looks.
     candidate: tuple[str, str, str]
+    code: str | None
     whole: bool
     started_index: int
+    started_at: dt.datetime
     resumed: int = 0
+    # How many trials were known when it was last resumed, and how many of those before were known no longer.
+    known_trials: int = 0
+    lost_trials: int = 0
     finished_index: int | None = None
     finished_hash: str | None = None
     look: Look | None = None
@@ -71,16 +88,25 @@ class History:
             self.runs[record.run_id] = RunEntry(
                 run_id=record.run_id,
                 task_class=body.task_class,
-                candidate=(body.sut_identity_digest, body.case_set_digest, body.rubric_digest),
+                candidate=(
+                    identity_digest(body.sut.model_copy(update={"version": None})),
+                    body.case_set_digest,
+                    body.rubric_digest,
+                ),
+                code=body.sut.digest,
                 whole=body.selection.kind == "all",
                 started_index=record.index,
+                started_at=record.recorded_at,
             )
         elif isinstance(record, ResumedRecord):
-            self.runs[record.run_id].resumed += 1
+            entry, known = self.runs[record.run_id], record.body.finished_trials
+            entry.resumed += 1
+            entry.lost_trials += max(0, entry.known_trials - known)
+            entry.known_trials = known
         elif isinstance(record, FinishedRecord):
             entry = self.runs[record.run_id]
             entry.finished_index, entry.finished_hash = record.index, record_hash
-            entry.look = Look.of(record.body)
+            entry.look = Look.of(record.body, entry.started_at)
 
     def of_class(self, task_class: str) -> Iterator[RunEntry]:
         """Yield the runs of one task class, newest start first."""
@@ -101,12 +127,16 @@ class History:
         """Count the runs of the same candidate on the same cases that started and never finished."""
         return sum(entry.finished_index is None for entry in self._same_candidate(chosen))
 
+    def lost_trials(self, chosen: RunEntry) -> int:
+        """Count the trials that any look at the candidate had when it was resumed and lost afterwards."""
+        return chosen.lost_trials + sum(entry.lost_trials for entry in self._same_candidate(chosen))
+
     def elsewhere(self, chosen: RunEntry) -> int:
-        """Count the runs of the same agent on other cases, selections or rubrics of the class."""
+        """Count the runs of the same agent, or code, under other names, cases or rubrics of the class."""
         return sum(
             entry.task_class == chosen.task_class
-            and entry.candidate[0] == chosen.candidate[0]
             and entry.candidate != chosen.candidate
+            and (entry.candidate[0] == chosen.candidate[0] or entry.code == chosen.code is not None)
             for entry in self.runs.values()
         )
 

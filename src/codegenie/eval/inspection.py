@@ -52,7 +52,8 @@ class VerifiedLog:
         """Return the finish of a run."""
         if entry.finished_index is None:
             raise NotMeasured(
-                f"run {entry.run_id} has not finished", hint="run the same command again to resume it"
+                f"run {entry.run_id} has not finished",
+                hint="its command resumes it, with a store and without --no-cache",
             )
         record = self._record(entry.finished_index)
         if not isinstance(record, FinishedRecord):
@@ -112,7 +113,12 @@ class VerifiedLog:
             if artifacts and isinstance(record, FinishedRecord):
                 self._check_artifacts(store, record, seen)
         self.link = verifier.link
-        self.notes += [*log.notes, *times.notes()]
+        self.notes += [*log.notes, *times.notes(), *self._losses()]
+
+    def _losses(self) -> Iterator[str]:
+        for run in self.history.runs.values():
+            if run.lost_trials:
+                yield f"run {run.run_id} was resumed without {run.lost_trials} trials that it had measured"
 
     def _check_artifacts(self, store: ArtifactStore, record: FinishedRecord, seen: set[str]) -> None:
         for digest in artifact_digests(record.body):

@@ -26,6 +26,8 @@ class Limits:
     rubric_tree: TreeLimits = TreeLimits(files=64, file_bytes=1 * MIB, total_bytes=2 * MIB, depth=4)
     # 100,000 cases would need 9 MB of digests; hashing them takes longer than anybody waits.
     cases: int = 100_000
+    # Ten seconds of hashing, and more than any bench needs; a sparse file is large for nothing.
+    bench_bytes: int = 16 * 1024 * MIB
     digests_bytes: int = 10 * MIB
     # One dotted key of 64 KB keeps tomllib 3.11 busy for 10 s: quadratic (cpython #149231).
     toml_bytes: int = 16 * KIB
@@ -35,6 +37,8 @@ class Limits:
     yaml_bytes: int = 256 * KIB
     # Our own records are three levels deep; json.loads recurses in C.
     nesting: int = 32
+    # Three bytes of JSON can be a value, and a value takes some hundred bytes of memory: 16 MiB took 430 MB.
+    json_values: int = 500_000
     # An answer of a rubric is some hundred bytes; 1 MiB leaves room for generous breakdowns.
     rubric_stdout_bytes: int = 1 * MIB
     # The tail of stderr explains a failure; more is noise.
@@ -45,9 +49,20 @@ class Limits:
     # Contract: detail is one line of at most 200 characters, and at most 16 failures per kind of key.
     detail_characters: int = 200
     unknown_keys_reported: int = 16
+    # Any other free text of a record: a spec, a version, a filter, a finding.
+    text_characters: int = 2_000
+    findings: int = 1_000
     # A rubric that names more failures than this is not describing one case.
     failure_modes: int = 256
     breakdown_keys: int = 256
+    # One record holds the whole finish of a run; verifying it takes some times as much memory.
+    record_bytes: int = 512 * MIB
+    # One answer in the log, which holds it up to three times. In a large run each has a share of the record,
+    # and below the least one, which our own failures need, there is no plan.
+    answer_bytes: int = 32 * KIB
+    least_answer_bytes: int = 1 * KIB
+    # A value of a record takes some hundred bytes of memory, however short it is written.
+    bytes_per_value: int = 32
     # rlimits of a rubric child: two interpreters' worth of address space, files that fit the disk.
     child_address_space_bytes: int = 2048 * MIB
     child_file_bytes: int = 32 * MIB
@@ -56,6 +71,12 @@ class Limits:
     child_cpu_seconds: int = 600
     # What a helper process (multiprocessing's resource tracker, for one) needs to notice its parent's exit.
     leak_grace_seconds: float = 0.25
+    # Writing a record takes milliseconds; whoever holds the log for longer is stuck, or wants us to be.
+    lock_seconds: float = 15.0
+    # A case of ordinary size goes at once; whatever is larger is removed beside the run, and not before it.
+    removed_at_once: int = 512
+    # What hostile code left may be too much to remove while somebody waits for the end of a run.
+    removal_seconds: float = 10.0
     # From the deadline of a child to the moment when we stop believing in its keeper.
     teardown_seconds: float = 5.0
     # Environment values shorter than this occur in ordinary text; redacting them would destroy it.
@@ -64,11 +85,15 @@ class Limits:
     path_characters: int = 1_024
     # A class has seven entries; whoever finds hundreds is told so without waiting for a million.
     class_entries: int = 256
+    # What the fence lists of one rule in one class: no rule can bury another under a million findings.
+    fence_findings_per_rule: int = 100
     # Python prints at most 4,300 digits: an integer that no message could name is refused where it comes in.
     integer_bits: int = 4_096
     # More than any pyproject.toml has; 256 lines of 512 dots take tomllib a second, one of 100,000 minutes.
     settings_bytes: int = 256 * KIB
     settings_dots_per_line: int = 512
+    # 256 KiB of short keys below a header of 512 parts kept tomllib busy for 7 s; this much takes one.
+    settings_steps: int = 500_000
     # What one call may claim to have cost: sums of larger numbers overflow, and one SUT would end the run.
     cost_usd: float = 1e9
     # Importing an agent may load a large library once; longer is a hang.

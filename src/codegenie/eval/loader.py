@@ -2,23 +2,25 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-from pydantic import ValidationError
-
-from codegenie.eval.bench_grammar import read_breakdown_keys, read_digests, read_registration, read_taxonomy
-from codegenie.eval.canonical import DIGEST_PREFIX, TreeHasher, digest_json
-from codegenie.eval.decoding import decode_toml
+from codegenie.eval.bench_grammar import (
+    CaseHead,
+    check_reviewable,
+    inspect_case,
+    read_breakdown_keys,
+    read_digests,
+    read_registration,
+    read_taxonomy,
+)
+from codegenie.eval.canonical import TreeHasher, digest_json
 from codegenie.eval.errors import (
     BenchCaseDigestMismatch,
-    BenchCaseIDCollision,
     BenchCaseLoadError,
     BenchInvalid,
-    DecodingRefused,
     DigestManifestInvalid,
     HarnessFailure,
     TaskClassAlreadyRegistered,
@@ -26,20 +28,22 @@ from codegenie.eval.errors import (
 )
 from codegenie.eval.files import (
     FoundFile,
+    Refusal,
     UnsafeTree,
     entry_kinds,
     open_directory,
     read_plain_file,
-    replace_file,
+    stop_at,
     walk_files,
 )
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IDENTIFIER_PATTERN, BenchCase, SourceFile, TaskClass
 
 BenchRoot = str | Path | Sequence[str | Path]
-DigestStatus = Literal["current", "stale", "missing", "extra"]
+Seen = Callable[[FoundFile, bytes], object]
+"""Is shown a file of a case with all of its content."""
 
-_CLASS_ENTRIES = {
+CLASS_ENTRIES: Mapping[str, str] = {
     "registration.py": "file",
     "rubric.py": "file",
     "rubric_lib": "directory",
@@ -48,14 +52,19 @@ _CLASS_ENTRIES = {
     "README.md": "file",
     "cases": "directory",
 }
+"""What a task class holds, and nothing beside it."""
+
 _OPTIONAL_ENTRIES = {"rubric_lib", "README.md"}
 _CASE_DIRECTORIES = {"input", "expected", "solution"}
-_COMPILED = re.compile(r"(^|/)__pycache__/|\.(pyc|pyo|so|pyd|dylib)$")
 _WRITE_DIGESTS = "write it with `codegenie eval digest TASK_CLASS --write`"
 
 
+class Misplaced(UnsafeTree):
+    """A file in a case that is not part of one."""
+
+
 @contextmanager
-def _typed_refusals(where: Path) -> Iterator[None]:
+def typed_refusals(where: Path) -> Iterator[None]:
     """Give what the ground refuses the type of this room: the bench's fault, or our own."""
     try:
         yield
@@ -91,7 +100,8 @@ def task_class_names(bench_root: BenchRoot) -> tuple[str, ...]:
                 f"there is no bench root {str(root)!r}", hint="name one with --bench-root"
             )
         try:
-            names += [name for name in os.listdir(root) if _could_be_class(root / name)]
+            listed = [name for name in os.listdir(root) if not name.startswith(".")]
+            names += [name for name in listed if os.path.isdir(root / name)]
         except OSError as error:
             raise TaskClassNotFound(
                 f"the bench root cannot be listed: {error.strerror}", where=str(root)
@@ -99,14 +109,10 @@ def task_class_names(bench_root: BenchRoot) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _could_be_class(path: Path) -> bool:
-    return os.path.isdir(path) and not path.name.startswith(".")
-
-
 def load_task_class(name: str, *, bench_root: BenchRoot = "bench") -> TaskClass:
     """Load one bench without running any of it; every refusal is typed and names file and line."""
     directory = _find(name, bench_roots(bench_root))
-    with _typed_refusals(directory):
+    with typed_refusals(directory):
         descriptor = open_directory(directory)
         try:
             return _read_task_class(name, directory, descriptor)
@@ -135,7 +141,7 @@ def _find(name: str, roots: tuple[Path, ...]) -> Path:
 
 
 def _read_task_class(name: str, directory: Path, descriptor: int) -> TaskClass:
-    _check_entries(directory, entry_kinds(descriptor, LIMITS.class_entries))
+    _raise_first(entry_problems(entry_kinds(descriptor, LIMITS.class_entries)), directory)
 
     def read(file: str, limit: int) -> bytes:
         raw = read_plain_file(descriptor, file, limit)
@@ -147,10 +153,11 @@ def _read_task_class(name: str, directory: Path, descriptor: int) -> TaskClass:
         minimums = read_registration(read("registration.py", LIMITS.python_bytes), name)
         keys = read_breakdown_keys(read("breakdown_keys.py", LIMITS.python_bytes))
         taxonomy = read_taxonomy(read("failure_modes.yaml", LIMITS.yaml_bytes))
+        program = read("rubric.py", LIMITS.rubric_tree.file_bytes)
+        rubric, rubric_digest = _read_rubric(directory, program)
     except BenchInvalid as error:
         error.where = f"{directory}/{error.where}"
         raise
-    rubric, rubric_digest = _read_rubric(directory, read("rubric.py", LIMITS.rubric_tree.file_bytes))
     modes = {code: spec.model_dump(mode="json") for code, spec in taxonomy.items()}
     return TaskClass(
         name=name,
@@ -164,18 +171,21 @@ def _read_task_class(name: str, directory: Path, descriptor: int) -> TaskClass:
     )
 
 
-def _check_entries(directory: Path, kinds: dict[str, str]) -> None:
-    for name in sorted(_CLASS_ENTRIES.keys() - _OPTIONAL_ENTRIES - kinds.keys()):
-        raise BenchInvalid(
-            f"the bench has no {name}", where=str(directory), hint="see docs/reference/bench.md"
-        )
+def entry_problems(kinds: Mapping[str, str]) -> Iterator[tuple[str, BenchInvalid]]:
+    """Name every entry that a task class lacks, then every one that is not part of it."""
+    for name in sorted(CLASS_ENTRIES.keys() - _OPTIONAL_ENTRIES - kinds.keys()):
+        yield name, BenchInvalid(f"the bench has no {name}", hint="see docs/reference/bench.md")
     for name, kind in sorted(kinds.items()):
-        if _CLASS_ENTRIES.get(name) != kind:
-            raise BenchInvalid(
-                f"the bench holds {name!a} ({kind}), which is not part of a bench",
-                where=str(directory),
-                hint="remove it; further modules of the rubric belong in rubric_lib/",
-            )
+        if CLASS_ENTRIES.get(name) != kind:
+            problem = f"the bench holds {name!a} ({kind}), which is not part of a bench"
+            hint = "remove it; further modules of the rubric belong in rubric_lib/"
+            yield name, BenchInvalid(problem, hint=hint)
+
+
+def _raise_first(problems: Iterator[tuple[str, BenchInvalid]], where: Path) -> None:
+    for _, problem in problems:
+        problem.where = str(where)
+        raise problem
 
 
 def _read_rubric(directory: Path, program: bytes) -> tuple[tuple[SourceFile, ...], str]:
@@ -184,46 +194,48 @@ def _read_rubric(directory: Path, program: bytes) -> tuple[tuple[SourceFile, ...
     if library.is_dir():
         for found in walk_files(library, LIMITS.rubric_tree):
             path = f"rubric_lib/{found.path}"
-            if _COMPILED.search(path):
-                raise UnsafeTree(path, "is compiled code, which nobody can review; remove it")
             files.append(SourceFile(path=path, executable=found.executable, content=found.content()))
     files.sort(key=lambda file: file.path.encode())
     hasher = TreeHasher("rubric.v1")
     for file in files:
+        check_reviewable(file.path, file.content)
         hasher.begin(file.path, len(file.content), executable=file.executable)
         hasher.content(file.content)
     return tuple(files), hasher.hexdigest()
 
 
-def _case_directories(cases: Path) -> list[str]:
+def case_directories(cases: Path) -> list[str]:
+    """Name the cases of a bench, in order; whatever else lies among them is refused."""
     descriptor = open_directory(cases)
     try:
         kinds = entry_kinds(descriptor, LIMITS.cases + 1)
     finally:
         os.close(descriptor)
     kinds.pop("digests.yaml", None)
+    _raise_first(case_entry_problems(kinds), cases)
+    return sorted(kinds)
+
+
+def case_entry_problems(kinds: Mapping[str, str]) -> Iterator[tuple[str, BenchInvalid]]:
+    """Name everything among the cases, `digests.yaml` aside, that is no case directory."""
     for name, kind in sorted(kinds.items()):
         if kind != "directory":
-            raise BenchInvalid(f"{name!a} lies among the cases and is no directory", where=str(cases))
-        if not re.fullmatch(IDENTIFIER_PATTERN, name):
-            raise BenchCaseLoadError(
-                f"{name!a} is not a case id", where=str(cases), hint="ids match [a-z0-9][a-z0-9_-]{0,63}"
-            )
+            yield name, BenchInvalid(f"{name!a} lies among the cases and is no directory")
+        elif not re.fullmatch(IDENTIFIER_PATTERN, name):
+            hint = "ids match [a-z0-9][a-z0-9_-]{0,63}"
+            yield name, BenchCaseLoadError(f"{name!a} is not a case id", hint=hint)
     if not kinds:
-        raise BenchInvalid(
-            "the bench has no case", where=str(cases), hint="a bench without cases measures nothing"
-        )
-    return sorted(kinds)
+        yield "", BenchInvalid("the bench has no case", hint="a bench without cases measures nothing")
 
 
 def count_cases(task_class: TaskClass) -> int:
     """Count the case directories, without reading them."""
     cases = task_class.directory / "cases"
-    with _typed_refusals(cases):
-        return len(_case_directories(cases))
+    with typed_refusals(cases):
+        return len(case_directories(cases))
 
 
-def _read_manifest(cases: Path) -> dict[str, str]:
+def read_manifest(cases: Path) -> dict[str, str]:
     """Return case id to digest, without the prefix."""
     where = f"{cases}/digests.yaml"
     descriptor = open_directory(cases)
@@ -236,23 +248,27 @@ def _read_manifest(cases: Path) -> dict[str, str]:
     try:
         return read_digests(raw)
     except DigestManifestInvalid as error:
-        error.where = where
+        error.where = f"{cases}/{error.where}"
         raise
 
 
 def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tuple[BenchCase, ...], int]:
     """Load and digest-check the cases that are wanted; also return how many there are in all."""
     cases = task_class.directory / "cases"
-    with _typed_refusals(cases):
-        directories = _case_directories(cases)
-        manifest = _read_manifest(cases)
+    with typed_refusals(cases):
+        directories = case_directories(cases)
+        manifest = read_manifest(cases)
         _check_bijection(directories, manifest, cases)
         names = frozenset(directories)
-        loaded = [
-            _load_case(task_class.name, cases, case_id, (names, manifest[case_id]))
-            for case_id in directories
-            if wanted(case_id)
-        ]
+        loaded = []
+        size = 0
+        for case_id in filter(wanted, directories):
+            tree = read_case_tree(cases, case_id)
+            size += tree.size
+            # Each case has its cap; sparse files in all of them would be hashed for hours all the same.
+            if size > LIMITS.bench_bytes:
+                raise BenchInvalid(f"the cases hold more than {LIMITS.bench_bytes} bytes", where=str(cases))
+            loaded.append(_load_case(task_class.name, case_id, (names, manifest[case_id]), (cases, tree)))
     return tuple(loaded), len(directories)
 
 
@@ -269,10 +285,15 @@ def _check_bijection(directories: list[str], manifest: dict[str, str], cases: Pa
         )
 
 
-def _check_case_entry(path: str) -> None:
-    top, below, _ = path.partition("/")
-    if (top not in _CASE_DIRECTORIES) if below else (top != "case.toml"):
-        raise UnsafeTree(path, "is not part of a case (case.toml, input/, expected/, solution/)")
+def _misplaced(found: FoundFile) -> UnsafeTree | None:
+    """Say why a file is not one that a case has."""
+    top, below, _ = found.path.partition("/")
+    if not (top in _CASE_DIRECTORIES if below else top == "case.toml"):
+        return Misplaced(found.path, "is not part of a case (case.toml, input/, expected/, solution/)")
+    # Of what is more than a chunk only the end would be parsed.
+    if not below and found.size > LIMITS.toml_bytes:
+        return UnsafeTree(found.path, f"{found.size} bytes are more than the {LIMITS.toml_bytes} allowed")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,113 +303,66 @@ class CaseTree:
     digest: str
     input_digest: str
     head: bytes
+    size: int
 
 
 def read_case_tree(cases: Path, case_id: str) -> CaseTree:
     """Hash every byte of a case."""
+    tree = scan_case_tree(cases, case_id)
+    if tree is None:
+        raise BenchCaseLoadError(f"case {case_id!r} has no case.toml", where=f"{cases}/{case_id}")
+    return tree
+
+
+def scan_case_tree(
+    cases: Path, case_id: str, refused: Refusal = stop_at, seen: Seen | None = None
+) -> CaseTree | None:
+    """Hash a case that may lack its head; `seen` is shown each file, `refused` decides about what is none."""
     hasher, given = TreeHasher("case.v1"), TreeHasher("input.v1")
     head: bytes | None = None
+    size = 0
     try:
-        for found in walk_files(f"{cases}/{case_id}", LIMITS.case_tree):
-            _check_case_entry(found.path)
+        for found in walk_files(f"{cases}/{case_id}", LIMITS.case_tree, refused):
+            problem = _misplaced(found)
+            if problem is not None:
+                refused(problem)
+                continue
             hashers = (hasher, given) if found.path.startswith("input/") else (hasher,)
-            content = _feed(found, hashers)
+            content = _feed(found, hashers, whole=seen is not None)
             head = content if found.path == "case.toml" else head
+            size += found.size
+            if seen is not None:
+                seen(found, content)
     except UnsafeTree as unsafe:
         raise BenchCaseLoadError(
             f"case {case_id!r}: {unsafe}",
             where=f"{cases}/{case_id}",
             hint="a case is regular files and directories",
         ) from None
-    if head is None:
-        raise BenchCaseLoadError(f"case {case_id!r} has no case.toml", where=f"{cases}/{case_id}")
-    return CaseTree(hasher.hexdigest(), given.hexdigest(), head)
+    return None if head is None else CaseTree(hasher.hexdigest(), given.hexdigest(), head, size)
 
 
-def _feed(found: FoundFile, hashers: tuple[TreeHasher, ...]) -> bytes:
-    """Hash one file and return the last chunk of it, which is all of it where it is small."""
+def _feed(found: FoundFile, hashers: tuple[TreeHasher, ...], *, whole: bool) -> bytes:
+    """Hash one file and return the last chunk of it, which is all of it where it is small or asked for."""
     chunk = b""
     for hasher in hashers:
         hasher.begin(found.path, found.size, executable=found.executable)
-    for chunk in found.chunks():
+    for chunk in (found.content(),) if whole else found.chunks():
         for hasher in hashers:
             hasher.content(chunk)
     return chunk
 
 
-def _load_case(task_class: str, cases: Path, case_id: str, known: tuple[frozenset[str], str]) -> BenchCase:
-    names, expected = known
-    tree = read_case_tree(cases, case_id)
+def _load_case(
+    task_class: str, case_id: str, known: tuple[frozenset[str], str], read: tuple[Path, CaseTree]
+) -> BenchCase:
+    (ids, expected), (cases, tree) = known, read
     if tree.digest != expected:
         raise BenchCaseDigestMismatch(case_id, expected, tree.digest)
-    where = f"{cases}/{case_id}/case.toml"
+    head = CaseHead(tree.head, tree.digest, tree.input_digest)
     try:
-        fields = decode_toml(tree.head)
-    except DecodingRefused as refusal:
-        raise BenchCaseLoadError(f"case {case_id!r}: {refusal.message}", where=where) from None
-    claimed = fields.get("case_id")
-    if claimed != case_id:
-        collides = isinstance(claimed, str) and claimed in names
-        kind = BenchCaseIDCollision if collides else BenchCaseLoadError
-        raise kind(f"case_id is {ascii(claimed)[:80]}, but the directory is {case_id!r}", where=where)
-    if fields.get("task_class") != task_class:
-        raise BenchCaseLoadError(
-            f"case {case_id!r} says task_class = {ascii(fields.get('task_class'))[:80]}, not {task_class!r}",
-            where=where,
-        )
-    return _case_record(fields, tree, where)
-
-
-def _case_record(fields: dict[str, Any], tree: CaseTree, where: str) -> BenchCase:
-    if fields.keys() & {"digest", "input_digest"}:
-        raise BenchCaseLoadError("digest: is computed, not declared", where=where)
-    try:
-        return BenchCase(
-            **{
-                "family": fields["case_id"],
-                **fields,
-                "digest": tree.digest,
-                "input_digest": tree.input_digest,
-            }
-        )
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(ascii(part).strip("'")[:80] for part in problem["loc"])
-        raise BenchCaseLoadError(
-            f"{place or 'case'}: {problem['msg']}",
-            where=where,
-            hint="see docs/reference/bench.md for the fields",
-        ) from None
-
-
-@dataclass(frozen=True, slots=True)
-class CaseDigest:
-    """How the bytes of one case stand to its entry."""
-
-    case_id: str
-    status: DigestStatus
-    expected: str | None
-    computed: str | None
-
-
-def digest_statuses(task_class: TaskClass) -> tuple[CaseDigest, ...]:
-    """Compare every case with its entry, without stopping at the first difference."""
-    cases = task_class.directory / "cases"
-    with _typed_refusals(cases):
-        directories = _case_directories(cases)
-        manifest = _read_manifest(cases) if os.path.lexists(cases / "digests.yaml") else {}
-        statuses = [_digest_status(cases, case_id, manifest.get(case_id)) for case_id in directories]
-    extra = sorted(manifest.keys() - set(directories))
-    return (*statuses, *(CaseDigest(case_id, "extra", manifest[case_id], None) for case_id in extra))
-
-
-def _digest_status(cases: Path, case_id: str, expected: str | None) -> CaseDigest:
-    computed = read_case_tree(cases, case_id).digest
-    status: DigestStatus = "missing" if expected is None else "current" if expected == computed else "stale"
-    return CaseDigest(case_id, status, expected, computed)
-
-
-def write_digests(task_class: TaskClass, statuses: Sequence[CaseDigest]) -> None:
-    """Write `cases/digests.yaml` anew from computed digests."""
-    lines = [f"{entry.case_id}: {DIGEST_PREFIX}{entry.computed}\n" for entry in statuses if entry.computed]
-    replace_file(task_class.directory / "cases" / "digests.yaml", "".join(lines).encode())
+        case = inspect_case(head, task_class, case_id, ids).or_refuse()
+    except BenchCaseLoadError as error:
+        error.where = f"{cases}/{case_id}/{error.where}"
+        raise
+    return case

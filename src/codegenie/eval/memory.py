@@ -3,24 +3,24 @@
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from blake3 import blake3
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, ValidationError
 
 from codegenie.eval.artifacts import ArtifactStore
 from codegenie.eval.cache import Kind, Miss, OutcomeStore, Place
-from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused
-from codegenie.eval.evidence import Answer
+from codegenie.eval.evidence import Answer, RunStarted, spelled
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import BenchCase, Record, RunPlan
+from codegenie.eval.models import BenchCase, Cost, Record
 from codegenie.eval.ports import Remembered, SutAnswer, SutFault
 from codegenie.eval.settling import answer_problem
 from codegenie.eval.trial import sut_seconds
 
 Explain = Callable[[str], None]
+RecordT = TypeVar("RecordT", bound=Record)
 
 
 class StoredFault(Record):
@@ -43,16 +43,20 @@ class StoredOutput(Record):
     """What a system under test produced, as it is kept: its very bytes, or the fault in their place."""
 
     produced: Annotated[str, AfterValidator(_json_object)] | StoredFault
-    cost_usd: Annotated[float, Field(ge=0)] | None
+    cost_usd: Cost | None
     log: str
     run_id: str
+
+
+# An agent that may have changed since is not asked again for what it produced in the same run.
+ReusedOutputs = Literal["none", "of this run", "any"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReusePolicy:
     """What may be taken from the store. A new measurement takes nothing and keeps everything."""
 
-    outputs: bool = False
+    outputs: ReusedOutputs = "none"
     answers: bool = False
 
 
@@ -60,11 +64,9 @@ class ReusePolicy:
 class StoredMemory:
     """Answers from and keeps in an outcome store; artefacts go beside the audit log."""
 
-    plan: RunPlan
+    start: RunStarted
     run_id: str
-    sut_identity_digest: str
-    isolation_class: str
-    harness_version: str
+    timeout_seconds: float | None
     artifacts: ArtifactStore
     store: OutcomeStore | None
     policy: ReusePolicy = field(default_factory=ReusePolicy)
@@ -73,15 +75,20 @@ class StoredMemory:
 
     def output(self, case: BenchCase, trial: int) -> Remembered | None:
         """Return what this very system produced on this very input under these limits."""
-        if self.store is None or not self.policy.outputs:
+        if self.store is None or self.policy.outputs == "none":
             return None
         key = self._output_key(case, trial)
-        value = self.store.get("outputs", _place(case), key)
-        stored = value if isinstance(value, Miss) else _read_output(value)
+        raw = self.store.get("outputs", _place(case), key)
+        stored = raw if isinstance(raw, Miss) else _decoded(StoredOutput, raw)
         if isinstance(stored, Miss):
             self._explain("outputs", case, key, stored)
             return None
-        return Remembered(_produced(stored), in_this_run=stored.run_id == self.run_id)
+        in_this_run = stored.run_id == self.run_id
+        if not in_this_run and self.policy.outputs != "any":
+            if self.explain is not None:
+                self.explain(f"{case.case_id}: output is measured again, since the agent has no version")
+            return None
+        return Remembered(_produced(stored), in_this_run)
 
     def keep_output(self, case: BenchCase, trial: int, produced: SutAnswer | SutFault) -> None:
         """Keep an output or a failure."""
@@ -93,15 +100,15 @@ class StoredMemory:
             log=produced.log.decode(),
             run_id=self.run_id,
         )
-        self.store.put("outputs", _place(case), self._output_key(case, trial), stored.model_dump(mode="json"))
+        self.store.put("outputs", _place(case), self._output_key(case, trial), spelled(stored))
 
     def answer(self, case: BenchCase, output: bytes) -> Answer | None:
         """Return what this very rubric said of this very output."""
         if self.store is None or not self.policy.answers:
             return None
         key = self._answer_key(case, output)
-        value = self.store.get("scores", _place(case), key)
-        answer = value if isinstance(value, Miss) else self._read_answer(value)
+        raw = self.store.get("scores", _place(case), key)
+        answer = raw if isinstance(raw, Miss) else self._read_answer(raw)
         if isinstance(answer, Miss):
             self._explain("scores", case, key, answer)
             return None
@@ -110,8 +117,7 @@ class StoredMemory:
     def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> None:
         """Keep an answer, whatever it says."""
         if self.store is not None:
-            key = self._answer_key(case, output)
-            self.store.put("scores", _place(case), key, answer.model_dump(mode="json"))
+            self.store.put("scores", _place(case), self._answer_key(case, output), spelled(answer))
 
     def artifact(self, content: bytes) -> str:
         """Keep bytes beside the log."""
@@ -120,8 +126,8 @@ class StoredMemory:
     def _output_key(self, case: BenchCase, trial: int) -> dict[str, object]:
         return {
             "input": case.input_digest,
-            "sut_identity": self.sut_identity_digest,
-            "sut_seconds": sut_seconds(case, self.plan.options.timeout_seconds),
+            "sut_identity": self.start.sut_identity_digest,
+            "sut_seconds": sut_seconds(case, self.timeout_seconds),
             "trial": trial,
         }
 
@@ -129,23 +135,22 @@ class StoredMemory:
         return {
             "output": blake3(output).hexdigest(),
             "case": case.digest,
-            "rubric": self.plan.task_class.rubric_digest,
-            "taxonomy": self.plan.task_class.taxonomy_digest,
-            "isolation_class": self.isolation_class,
-            "harness_version": self.harness_version,
+            "rubric": self.start.rubric_digest,
+            "taxonomy": self.start.taxonomy_digest,
+            "isolation_class": self.start.isolation.isolation_class,
+            "harness_version": self.start.harness_version,
             # The rubric is a program, and this is what runs it.
             "python": platform.python_version(),
         }
 
-    def _read_answer(self, value: object) -> Answer | Miss:
-        task_class = self.plan.task_class
-        try:
-            answer = Answer.model_validate_json(canonical_json(value))
-        except ValidationError:
-            return Miss(damaged=True)
-        severities = {code: spec.severity for code, spec in task_class.taxonomy.items()}
-        problem = answer_problem(answer, severities, task_class.breakdown_keys)
-        return Miss(damaged=True) if problem else answer
+    def _read_answer(self, raw: bytes) -> Answer | Miss:
+        answer = _decoded(Answer, raw)
+        if isinstance(answer, Miss):
+            return answer
+        problem = answer_problem(answer, self.start.severities, self.start.breakdown_keys)
+        # No rubric says what became of an agent: a stored cancellation would leave every run unfinished.
+        blames = any(mode.code.startswith("sut.") for mode in answer.failure_modes)
+        return Miss(damaged=True) if problem or blames else answer
 
     def _explain(self, kind: Kind, case: BenchCase, key: dict[str, object], miss: Miss) -> None:
         what = kind.removesuffix("s")
@@ -169,10 +174,12 @@ def _stored_fault(fault: SutFault) -> StoredFault:
     return StoredFault.model_validate({"code": fault.code, "detail": fault.detail})
 
 
-def _read_output(value: object) -> StoredOutput | Miss:
+def _decoded(kind: type[RecordT], raw: bytes) -> RecordT | Miss:
+    """Read a value of the store strictly: whoever wrote it may not have been us."""
     try:
-        return StoredOutput.model_validate_json(canonical_json(value))
-    except ValidationError:
+        decode_json(raw, len(raw))
+        return kind.model_validate_json(raw)
+    except (DecodingRefused, ValidationError):
         return Miss(damaged=True)
 
 

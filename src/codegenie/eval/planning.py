@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegenie.eval.canonical import digest_json
-from codegenie.eval.errors import NoCaseMatches
+from codegenie.eval.errors import NoCaseMatches, SettingsInvalid
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, RunOptions, RunPlan, Selection, TaskClass
 
 DEFAULT_OUT_DIR = ".codegenie/eval/runs"
+# An answer stands in the evidence, in its trial and in the case of several trials; the rest of a trial, which
+# is names, hashes of artefacts, cost and time, takes less than this.
+_COPIES = 3
+_TRIAL_BYTES = 1_400
+# What a finish holds beside its trials.
+_FINISH_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +53,19 @@ def any_of(globs: Collection[str]) -> CaseFilter:
 
 
 def describe_filter(case_filter: CaseFilter) -> str | None:
-    """Say in one line what was selected, for the report."""
-    if case_filter is None or isinstance(case_filter, str):
-        return case_filter
-    if isinstance(case_filter, GlobFilter):
-        return ",".join(case_filter.globs)
-    if callable(case_filter):
-        return "predicate"
-    return ",".join(sorted(case_filter))
+    """Say in one line what was selected, for the report; which cases it comes to, the plan says."""
+    if case_filter is None:
+        return None
+    if isinstance(case_filter, str):
+        text = case_filter
+    elif isinstance(case_filter, GlobFilter):
+        text = ",".join(case_filter.globs)
+    elif callable(case_filter):
+        text = "predicate"
+    else:
+        text = ",".join(sorted(case_filter))
+    most = LIMITS.text_characters
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def check_filter(case_filter: CaseFilter, selected: Collection[str]) -> None:
@@ -83,14 +95,31 @@ def build_plan(
             hint=f"`codegenie eval digest --json` names the {selection.available_cases} cases of the class",
         )
     ordered = tuple(sorted(cases, key=lambda case: case.case_id))
+    options = options or RunOptions()
+    if answer_room(len(ordered), options.trials) < LIMITS.least_answer_bytes:
+        raise SettingsInvalid(
+            f"{len(ordered)} cases x {options.trials} trials are more than one record of the log can hold",
+            hint=f"it holds {_most_trials()} trials in all: lower --trials, or choose cases with --cases",
+        )
     return RunPlan(
         task_class=task_class,
         cases=ordered,
         selection=selection,
         case_set_digest=case_set_digest(ordered),
-        options=options or RunOptions(),
+        options=options,
         out_dir=out_dir or Path(DEFAULT_OUT_DIR),
     )
+
+
+def answer_room(cases: int, trials: int) -> int:
+    """Return how much one answer may weigh so that, whatever a bench says, the run can be recorded."""
+    share = (LIMITS.record_bytes - _FINISH_BYTES) // (cases * trials)
+    return min(LIMITS.answer_bytes, (share - _TRIAL_BYTES) // _COPIES)
+
+
+def _most_trials() -> int:
+    least = _COPIES * LIMITS.least_answer_bytes + _TRIAL_BYTES
+    return (LIMITS.record_bytes - _FINISH_BYTES) // least
 
 
 def plan_digest(plan: RunPlan) -> str:

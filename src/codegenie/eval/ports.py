@@ -6,8 +6,9 @@ the records.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -65,28 +66,31 @@ class SutFault:
     log: bytes = b""
 
 
-@runtime_checkable
-class SutRunner(Protocol):
-    """Asks one kind of system under test for its output, within a deadline that it cannot move."""
+class SutRunner(ABC):
+    """Asks one kind of system under test for its output, within a deadline that it cannot move.
+
+    A class to inherit from and not a protocol: what merely has these attributes, a mock for one, is an
+    object of the caller, runs in the caller's process and does not name its own boundary.
+    """
 
     identity: SutIdentity
     boundary: SutBoundary
     wants_input: bool
 
+    @abstractmethod
     async def prepare(self) -> None:
         """Find out, before the first case, whether there is a system under test to ask."""
-        ...
 
+    @abstractmethod
     async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
         """Return the output or a fault; raise only what ends the run.
 
         Cancelling the call ends whatever the system under test started.
         """
-        ...
 
+    @abstractmethod
     async def close(self) -> None:
         """End everything that is still held open."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

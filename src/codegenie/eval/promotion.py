@@ -16,7 +16,7 @@ from codegenie.eval.estimators import clopper_pearson_lower
 from codegenie.eval.evidence import RunStarted
 from codegenie.eval.history import Look
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import BenchRunReport, Record, SutBoundary
+from codegenie.eval.models import BenchCase, BenchRunReport, Record, Severity, SutBoundary
 from codegenie.eval.tiers import ISOLATION_ORDER, TierPolicy
 
 # The level of `lower_bound_95`, which a perfect run has to reach as well, whatever the policy allows.
@@ -50,17 +50,25 @@ class PromotionVerdict(Record):
 class BenchOnDisk:
     """What the bench says today of all that a run was judged by."""
 
-    case_set_digest: str
+    cases: tuple[BenchCase, ...]
     rubric_digest: str
     taxonomy_digest: str
+    breakdown_keys: tuple[str, ...]
+    severities: Mapping[str, Severity]
     minimums: Mapping[str, int]
 
     def measured_by(self, started: RunStarted) -> bool:
-        """Say whether a run measured this bench and no other."""
+        """Say whether a run measured this bench and no other.
+
+        By what a start says of the cases and not by their digests alone: families decide how many units
+        there are, and no digest in a log keeps a forger from naming others.
+        """
         return (
-            self.case_set_digest == started.case_set_digest
+            self.cases == started.cases
             and self.rubric_digest == started.rubric_digest
             and self.taxonomy_digest == started.taxonomy_digest
+            and self.breakdown_keys == started.breakdown_keys
+            and dict(self.severities) == dict(started.severities)
             and dict(self.minimums) == dict(started.min_cases_for_promotion)
         )
 
@@ -76,6 +84,7 @@ class Evidence:
     unfinished_runs: int = 0
     runs_elsewhere: int = 0
     resumed: int = 0
+    lost_trials: int = 0
     bench: BenchOnDisk | None = None
 
 
@@ -175,11 +184,7 @@ class PromotionGate:
             yield _reason("no_policy", "the run was started without a policy file")
         elif started.policy_digest != self._policy.digest:
             yield _reason("policy_changed", "the policy is not the one that the run was started under")
-        if evidence.unfinished_runs:
-            yield _reason(
-                "unfinished_runs",
-                f"starts of this agent on these cases that have not finished: {evidence.unfinished_runs}",
-            )
+        yield from _missing(evidence)
         if evidence.bench is None:
             yield _reason("bench_missing", "there is no readable bench to compare the run with")
         elif not evidence.bench.measured_by(started):
@@ -195,10 +200,12 @@ class PromotionGate:
                 f"{evidence.look.reused} outputs come from a store, and no run asked the agent for all of"
                 " them; --no-cache does",
             )
-        ended = max(look.ended_at for look in measured or looks)
-        if not ended - now <= _CLOCK_SLACK:
-            yield _reason("future", f"it is dated {ended:%Y-%m-%d}, which has not come yet")
-        age = (now - ended).days
+        newest = max(measured or looks, key=lambda look: look.started_at)
+        last = max(newest.started_at, newest.ended_at)
+        if not last - now <= _CLOCK_SLACK:
+            yield _reason("future", f"it is dated {last:%Y-%m-%d}, which has not come yet")
+        # By its start: resuming a run does not make young what was measured before it died.
+        age = (now - newest.started_at).days
         if not age <= self._policy.maximum_age_days:
             yield _reason(
                 "too_old", f"it was measured {age} days ago; {self._policy.maximum_age_days} are allowed"
@@ -252,6 +259,20 @@ def units_needed(threshold: float, alpha: float) -> int | None:
     while clopper_pearson_lower(needed, needed, alpha) < threshold:
         needed += 1
     return needed
+
+
+def _missing(evidence: Evidence) -> Iterator[str]:
+    """Ask whether all that was measured of the candidate is there: what went badly may have been left out."""
+    if evidence.unfinished_runs:
+        yield _reason(
+            "unfinished_runs",
+            f"starts of this agent on these cases that have not finished: {evidence.unfinished_runs}",
+        )
+    if evidence.lost_trials:
+        yield _reason(
+            "lost_trials",
+            f"trials of this agent on these cases that a run had and lost: {evidence.lost_trials}",
+        )
 
 
 def _too_few(report: BenchRunReport, threshold: float, needed: int | None) -> Iterator[str]:

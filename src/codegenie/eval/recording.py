@@ -5,12 +5,15 @@ A run that died is taken up again by the same command: same plan, same identity,
 
 import datetime as dt
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from codegenie import __version__
+from codegenie.eval.aggregation import TrialKey
 from codegenie.eval.artifacts import ArtifactStore
 from codegenie.eval.audit import AuditLog
+from codegenie.eval.audit_chain import broken
 from codegenie.eval.cache import OutcomeStore
 from codegenie.eval.errors import EvalError
 from codegenie.eval.evidence import (
@@ -20,11 +23,13 @@ from codegenie.eval.evidence import (
     RunStarted,
     TrialEvidence,
     identity_digest,
+    reused_outputs,
+    spelled,
     start_digest,
 )
-from codegenie.eval.journal import Journal, resume_journal, start_journal
-from codegenie.eval.memory import Explain, ReusePolicy, StoredMemory
-from codegenie.eval.models import BenchRunReport, RunHeader, RunPlan
+from codegenie.eval.journal import Journal, dead_journals, start_journal
+from codegenie.eval.memory import Explain, ReusedOutputs, ReusePolicy, StoredMemory
+from codegenie.eval.models import BenchRunReport, FrozenMap, RunHeader, RunPlan
 from codegenie.eval.planning import plan_digest
 from codegenie.eval.ports import Clock, RubricRunner, SutRunner
 from codegenie.eval.settling import answer_problem
@@ -38,6 +43,8 @@ class RecordedRun:
     report: BenchRunReport
     chain_head: str | None
     notes: tuple[str, ...] = ()
+    # Trials for which nobody was asked: their output comes from the store.
+    reused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +100,14 @@ class RunParts:
         reuse = options.cache_dir is not None and not options.fresh
         # Without a version, the output of a foreign process is not known to come from the same agent.
         known_agent = self.sut.boundary != "process" or identity.version is not None
+        outputs: ReusedOutputs = "any" if known_agent else "of this run"
         return StoredMemory(
-            plan=self.plan,
+            start=start,
             run_id=run_id,
-            sut_identity_digest=start.sut_identity_digest,
-            isolation_class=start.isolation.isolation_class,
-            harness_version=start.harness_version,
+            timeout_seconds=options.timeout_seconds,
             artifacts=ArtifactStore(self.plan.out_dir / "artifacts"),
             store=None if options.cache_dir is None else OutcomeStore(options.cache_dir),
-            policy=ReusePolicy(outputs=reuse and known_agent, answers=reuse),
+            policy=ReusePolicy(outputs=outputs if reuse else "none", answers=reuse),
             explain=explain,
         )
 
@@ -109,25 +115,40 @@ class RunParts:
 class RunRecord:
     """An open run: it has a start in the log, holds its journal's lock, and has not finished."""
 
-    def __init__(self, log: AuditLog, journal: Journal, started: RunStarted) -> None:
+    def __init__(self, log: AuditLog, journal: Journal, started: RunStarted, started_at: dt.datetime) -> None:
         self._log = log
+        # When the run was started, and not when it was taken up again: evidence is as old as that.
+        self.started_at = started_at
         self._journal = journal
         self._artifacts = ArtifactStore(log.directory / "artifacts")
-        self.known: dict[tuple[str, int], TrialEvidence] = {}
+        # Every trial as it will stand in the finish: as a record it would take three times the memory.
+        self._spelled: dict[TrialKey, bytes] = {}
+        self._left_behind: set[str] = set()
+        self.reused = 0
+        self.known: dict[TrialKey, TrialEvidence] = {}
+        # Whether every line of the journal is evidence of this run; one that is not, we have not written.
+        self.holds = journal.finished is not None
         planned = {(case.case_id, trial) for case in started.cases for trial in range(started.trials)}
-        for evidence in journal.finished:
+        for evidence in journal.finished or ():
             key = evidence.case_id, evidence.trial
-            if key in planned and self._holds(evidence, started):
-                # Of two lines on one trial the first was measured.
-                self.known.setdefault(key, evidence)
+            if key not in planned or not _may_stand(evidence, started):
+                self.holds = False
+            # Of two lines on one trial the first was measured.
+            elif key not in self.known:
+                self.known[key] = self._without_damaged(evidence)
+                self._note(self.known[key], spelled(self.known[key]))
 
-    def _holds(self, evidence: TrialEvidence, started: RunStarted) -> bool:
-        """Say whether evidence from a journal may stand in the finish: `verify` will ask the same."""
-        return (
-            not _was_cancelled(evidence)
-            and answer_problem(evidence.answer, started.severities, started.breakdown_keys) is None
-            and not any(map(self._artifacts.is_damaged, evidence.artifacts.values()))
-        )
+    def _without_damaged(self, evidence: TrialEvidence) -> TrialEvidence:
+        """Leave out artefacts that are not what they were; the answer was measured all the same."""
+        whole = {
+            name: digest
+            for name, digest in evidence.artifacts.items()
+            if not self._artifacts.is_damaged(digest)
+        }
+        if len(whole) == len(evidence.artifacts):
+            return evidence
+        self._log.notes.append(f"{evidence.case_id}: a damaged artefact is left out of the record")
+        return evidence.model_copy(update={"artifacts": FrozenMap(whole)})
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -140,15 +161,26 @@ class RunRecord:
         return self._journal.run_id
 
     async def keep(self, evidence: TrialEvidence) -> None:
-        """Make one finished trial durable. A cancelled one was not measured and is not kept."""
-        if not _was_cancelled(evidence):
-            # What came out of the store as a whole can be had again for nothing: it waits for no disk.
-            await self._journal.append(evidence, durable=evidence.reused != "both")
+        """Keep one trial for the finish, durably if it was measured; a cancelled one is not kept."""
+        if _was_cancelled(evidence):
+            return
+        trial = spelled(evidence)
+        # What came out of the store as a whole is still there, and is read again should this run die.
+        if evidence.reused != "both":
+            await self._journal.append(trial)
+        self._note(evidence, trial)
 
-    def finish(self, report: BenchRunReport, trials: tuple[TrialEvidence, ...]) -> str:
-        """Write the finish and drop the journal; returns the hash of the record."""
-        self._artifacts.make_durable(digest for trial in trials for digest in trial.artifacts.values())
-        head = self._log.append(RunFinished(report=report, trials=trials), self.run_id)
+    def _note(self, evidence: TrialEvidence, trial: bytes) -> None:
+        self._spelled[evidence.case_id, evidence.trial] = trial
+        self._left_behind.update(evidence.artifacts.values())
+        self.reused += reused_outputs([evidence])
+
+    def finish(self, report: BenchRunReport, planned: Iterable[TrialKey]) -> str:
+        """Write the finish, with the trials as they were planned, and drop the journal; returns its hash."""
+        self._artifacts.make_durable(self._left_behind)
+        # Handed over as they are spelled, and so not a second time as records.
+        trials = (self._spelled[key] for key in planned)
+        head = self._log.append(RunFinished(report=report, trials=()), self.run_id, trials)
         self._journal.discard()
         return head
 
@@ -161,23 +193,26 @@ def _was_cancelled(evidence: TrialEvidence) -> bool:
     return any(mode.code == "sut.cancelled" for mode in evidence.answer.failure_modes)
 
 
+def _may_stand(evidence: TrialEvidence, started: RunStarted) -> bool:
+    """Say whether evidence from a journal may stand in the finish: `verify` will ask the same."""
+    return (
+        not _was_cancelled(evidence)
+        and answer_problem(evidence.answer, started.severities, started.breakdown_keys) is None
+    )
+
+
 def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: bool) -> RunRecord:
     """Check the log, then take up a dead run with this very start or begin a new one."""
     log = AuditLog(directory, clock)
     open_runs = log.check_links()
-    journals = directory / "journal"
-    key = start_digest(started)
-    journal = resume_journal(journals, key, open_runs) if resume else None
-    if journal is not None and journal.run_id not in log.check_links():
-        journal.discard()
-        journal = None
-    if journal is not None:
-        record = RunRecord(log, journal, started)
+    now = clock.now()
+    record = _dead_run(log, started, open_runs) if resume else None
+    if record is not None:
         body: RunResumed | RunStarted = RunResumed(finished_trials=len(record.known))
     else:
-        run_id = f"{clock.now():%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
-        journal = start_journal(journals, run_id, key)
-        record, body = RunRecord(log, journal, started), started
+        run_id = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
+        journal = start_journal(directory / "journal", run_id, start_digest(started))
+        record, body = RunRecord(log, journal, started, now), started
     try:
         log.append(body, record.run_id)
     except EvalError:
@@ -185,3 +220,31 @@ def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: boo
         record.leave()
         raise
     return record
+
+
+def _time(text: str) -> dt.datetime:
+    """Read the time of a record of which only the links are checked yet."""
+    try:
+        time = dt.datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise broken("the log", "the start of a run has no time")
+    return time
+
+
+def _dead_run(log: AuditLog, started: RunStarted, open_runs: Mapping[str, str]) -> RunRecord | None:
+    """Take up the newest dead run with this start of which nothing that was measured is missing."""
+    for journal in dead_journals(log.directory / "journal", start_digest(started), open_runs):
+        if journal.run_id not in log.check_links():
+            journal.discard()
+            continue
+        record = RunRecord(log, journal, started, _time(open_runs[journal.run_id]))
+        if record.holds:
+            return record
+        journal.close()
+        log.notes.append(
+            f"run {journal.run_id} is not resumed and counts as failed: a line of its journal is missing or"
+            " was changed"
+        )
+    return None

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from codegenie.eval.evidence import Answer, TrialEvidence
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.ports import CaseStore, RubricRunner
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.trial import rubric_request
-from codegenie.eval.validation import judge
+from codegenie.eval.validation import bounded, judge
 
 Kind = Literal["differs", "nondeterministic"]
 
@@ -37,6 +38,7 @@ class Rescorer:
     store: CaseStore
     rubrics: RubricRunner
     redactor: Redactor
+    answer_bytes: int = LIMITS.answer_bytes
 
     async def differences(self, outputs: Iterable[tuple[TrialEvidence, bytes]]) -> AsyncIterator[Difference]:
         """Yield what differs; a rubric that differs from itself is named as such."""
@@ -58,4 +60,4 @@ class Rescorer:
             run = await self.rubrics.run(
                 directory, rubric_request(case, output), float(case.rubric_wall_clock_seconds)
             )
-        return judge(run, self.task_class, self.redactor)
+        return bounded(judge(run, self.task_class, self.redactor), self.answer_bytes)

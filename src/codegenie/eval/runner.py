@@ -3,13 +3,13 @@
 import datetime as dt
 import os
 import time
-from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
-from codegenie.eval.aggregation import TrialKey, build_report
-from codegenie.eval.evidence import TrialEvidence
+from codegenie.eval.aggregation import TrialKey, build_report, planned_trials, score_cases
+from codegenie.eval.errors import SettingsInvalid, SutSpecInvalid
+from codegenie.eval.evidence import TrialEvidence, boundary_problem, reused_outputs
 from codegenie.eval.fanout import fan_out
 from codegenie.eval.isolation.launcher import rubric_runner
 from codegenie.eval.loader import BenchRoot, load_cases, load_task_class
@@ -18,6 +18,7 @@ from codegenie.eval.models import BenchCase, BenchRunReport, RunOptions, RunPlan
 from codegenie.eval.planning import (
     DEFAULT_OUT_DIR,
     CaseFilter,
+    answer_room,
     build_plan,
     check_filter,
     describe_filter,
@@ -85,6 +86,9 @@ class Runner:
         options: RunOptions | None = None,
     ) -> RunPlan:
         """Load and check everything that will be run. Raises before any system under test is asked."""
+        place = Path(out_dir or DEFAULT_OUT_DIR).absolute()
+        for kept in (place, None if options is None else options.cache_dir):
+            _check_outside_benches(kept)
         task_class = load_task_class(task_class_name, bench_root=bench_root)
         cases, available = load_cases(task_class, wanted_cases(case_filter))
         check_filter(case_filter, [case.case_id for case in cases])
@@ -93,9 +97,7 @@ class Runner:
             case_filter=describe_filter(case_filter),
             available_cases=available,
         )
-        return build_plan(
-            task_class, cases, selection, options or RunOptions(), Path(out_dir or DEFAULT_OUT_DIR).absolute()
-        )
+        return build_plan(task_class, cases, selection, options or RunOptions(), place)
 
     async def execute(
         self,
@@ -119,6 +121,9 @@ class Runner:
         sut = (
             system_under_test if isinstance(system_under_test, SutRunner) else InProcessSut(system_under_test)
         )
+        problem = boundary_problem(sut.identity, sut.boundary)
+        if problem:
+            raise SutSpecInvalid(f"the system under test contradicts itself: {problem}")
         stop = stop or Stop()
         async with AsyncExitStack() as held:
             directory = held.enter_context(run_directory())
@@ -126,9 +131,8 @@ class Runner:
             rubrics = rubric_runner(plan.options.isolation, directory)
             held.push_async_callback(rubrics.close)
             await stop.unless_agents_stop(sut.prepare())
-            return await self._recorded(
-                RunParts(plan, sut, rubrics, stop), CaseSnapshots(plan.task_class, directory)
-            )
+            store = held.enter_context(closing(CaseSnapshots(plan.task_class, directory)))
+            return await self._recorded(RunParts(plan, sut, rubrics, stop), store)
 
     async def run_eval(
         self, *, system_under_test: SystemUnderTest | SutRunner, **what: Unpack[PlanArguments]
@@ -138,8 +142,7 @@ class Runner:
 
     async def _recorded(self, run: RunParts, store: CaseStore) -> RecordedRun:
         """Write the start, run the trials, write the finish; what ends early stays open in the log."""
-        plan, began = run.plan, self._clock.now()
-        start = run.start()
+        plan, start = run.plan, run.start()
         resume = plan.options.cache_dir is not None and not plan.options.fresh
         record = begin_run(start, plan.out_dir, self._clock, resume=resume)
         memory = run.memory(start, record.run_id, self._explain)
@@ -154,44 +157,59 @@ class Runner:
             stop=run.stop,
             budget=Budget(plan.options.max_cost_usd, run.stop),
             timeout_seconds=plan.options.timeout_seconds,
+            answer_bytes=answer_room(len(plan.cases), plan.options.trials),
         )
         head = None
         try:
-            known = dict(record.known)
-            await self._run_trials(plan, trial_parts, record, known)
-            trials = tuple(
-                known.get((case.case_id, trial)) or cancelled_evidence(case.case_id, trial, run.stop.reason)
-                for case, trial in _planned(plan)
-            )
-            outcomes = {(one.case_id, one.trial): settled(one) for one in trials}
+            per_case = score_cases(plan, await self._outcomes(plan, trial_parts, record))
             report = build_report(
-                plan, outcomes, run.header(start, record.run_id, (began, self._clock.now()))
+                plan, per_case, run.header(start, record.run_id, (record.started_at, self._clock.now()))
             )
-            head = record.finish(report, trials) if report.complete else None
+            head = record.finish(report, planned_trials(plan)) if report.complete else None
         finally:
             if head is None:
                 record.leave()
-        return RecordedRun(report, head, (*record.notes, *memory.warnings))
+        return RecordedRun(report, head, (*record.notes, *memory.warnings), record.reused)
 
-    async def _run_trials(
-        self, plan: RunPlan, parts: TrialParts, record: RunRecord, known: dict[TrialKey, TrialEvidence]
-    ) -> None:
+    async def _outcomes(
+        self, plan: RunPlan, parts: TrialParts, record: RunRecord
+    ) -> dict[TrialKey, TrialScore]:
+        """Run every planned trial that a dead run had not finished; what does not start is cancelled."""
+        outcomes: dict[TrialKey, TrialScore] = {}
+
+        def count(evidence: TrialEvidence, score: TrialScore) -> None:
+            outcomes[evidence.case_id, evidence.trial] = score
+            self._progress.finished(evidence, score)
+
         # What a dead run had spent counts: resuming it does not start a new budget.
         for evidence in record.known.values():
-            parts.budget.charge(evidence.cost_usd)
-            self._progress.finished(evidence, settled(evidence))
+            parts.budget.charge(None if reused_outputs([evidence]) else evidence.cost_usd)
+            count(evidence, settled(evidence))
 
         async def work(item: tuple[BenchCase, int]) -> None:
             case, trial = item
-            if parts.stop.requested or (case.case_id, trial) in known:
+            if parts.stop.requested or (case.case_id, trial) in outcomes:
                 return
             evidence = await run_trial(parts, case, trial)
+            # Settled first: what has no score must not stand in the journal, which would be read again.
+            score = settled(evidence)
             await record.keep(evidence)
-            known[case.case_id, trial] = evidence
-            self._progress.finished(evidence, settled(evidence))
+            count(evidence, score)
 
-        await fan_out(_planned(plan), work, plan.options.concurrency)
+        items = ((case, trial) for case in plan.cases for trial in range(plan.options.trials))
+        await fan_out(items, work, plan.options.concurrency)
+        for key in planned_trials(plan):
+            if key not in outcomes:
+                outcomes[key] = settled(cancelled_evidence(*key, parts.stop.reason))
+        return outcomes
 
 
-def _planned(plan: RunPlan) -> Iterator[tuple[BenchCase, int]]:
-    return ((case, trial) for case in plan.cases for trial in range(plan.options.trials))
+def _check_outside_benches(kept: Path | None) -> None:
+    """Refuse to write into a task class: it would never load again."""
+    places = () if kept is None else (kept.resolve(), *kept.resolve().parents)
+    bench = next((place for place in places if (place / "registration.py").is_file()), None)
+    if bench is not None:
+        raise SettingsInvalid(
+            f"{kept} lies in the task class {bench.name!r}",
+            hint="name another directory with --out or --cache",
+        )

@@ -6,11 +6,19 @@ that was read and written back (ADR-0001). Both are met here and nowhere else.
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 
 from codegenie.eval.limits import LIMITS
 
 REDACTED = "[redacted]"
+
+# Hangul fillers, the blank Braille pattern and the variation selectors: printable, and nothing to see.
+_BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
+    map(chr, [*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
+)
+# Vietnamese needs two on a letter, Hebrew and Thai up to three.
+_MOST_MARKS = 3
 
 _HARMLESS = """
     PATH PWD OLDPWD HOME SHELL TERM TERM_PROGRAM COLORTERM LANG LANGUAGE LC_ALL LC_CTYPE LC_COLLATE
@@ -27,11 +35,18 @@ def printable(text: str) -> str:
     """Replace everything that a terminal or a reader could be steered by.
 
     `str.isprintable` is false for control, format, surrogate, private and separator characters other
-    than the space, so bidirectional and zero-width characters go too.
+    than the space, so bidirectional and zero-width characters go too. It is true for letters that are
+    blank, which push a text to the start of the next row, and for marks, which pile up over the rows above.
     """
-    if text.isprintable():
+    if text.isprintable() and text.isascii():
         return text
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    shown, marks = [], 0
+    for char in text:
+        marks = marks + 1 if unicodedata.category(char) in {"Mn", "Me"} else 0
+        harmless = char.isprintable() and char not in _BLANK and marks <= _MOST_MARKS
+        shown.append(char if harmless else "\N{REPLACEMENT CHARACTER}")
+    cleaned = "".join(shown)
+    return text if cleaned == text else cleaned
 
 
 def one_line(text: str, limit: int = LIMITS.detail_characters) -> str:

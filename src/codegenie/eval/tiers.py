@@ -17,8 +17,12 @@ ISOLATION_ORDER: tuple[IsolationClass, ...] = get_args(IsolationClass)
 
 # For policies that say nothing: three tiers are the story's; a fourth and further ones ask for the strongest.
 _DEFAULT_ISOLATION: tuple[IsolationClass, ...] = ("subprocess", "landlock", "namespace")
-# ADR-0006: five held-out cases is the floor for every tier above the lowest.
-_DEFAULT_HELD_OUT = 5
+DEFAULT_THRESHOLDS = {"bronze": 0.5, "silver": 0.8, "gold": 0.9}
+"""The usual tiers, lowest first, for whoever looks at a bench without a policy; a policy has no default."""
+
+DEFAULT_HELD_OUT = 5
+"""ADR-0006: five held-out cases is the floor for every tier above the lowest."""
+
 # A quarter: agents, models and advisories change faster than that.
 _DEFAULT_AGE_DAYS = 90
 _DEFAULT_ALPHA = 0.05
@@ -130,7 +134,7 @@ class _Reader:
             if type(value) is not int or value < 0:
                 raise self._error(f"minimum_held_out.{tier} is not a whole number from 0 upwards")
         return {
-            tier: given.get(tier, _DEFAULT_HELD_OUT if position else 0) for position, tier in enumerate(tiers)
+            tier: given.get(tier, DEFAULT_HELD_OUT if position else 0) for position, tier in enumerate(tiers)
         }
 
     def whole_number(self, name: str, default: int, *, smallest: int) -> int:

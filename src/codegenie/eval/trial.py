@@ -21,7 +21,7 @@ from codegenie.eval.ports import (
     TrialMemory,
 )
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.validation import failed, judge
+from codegenie.eval.validation import bounded, failed, judge
 
 T = TypeVar("T")
 Produced = SutAnswer | SutFault
@@ -142,6 +142,7 @@ class TrialParts:
     stop: Stop
     budget: Budget
     timeout_seconds: float | None = None
+    answer_bytes: int = LIMITS.answer_bytes
 
 
 def sut_seconds(case: BenchCase, timeout_seconds: float | None) -> float:
@@ -184,7 +185,7 @@ async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialEvid
     return TrialEvidence(
         case_id=case.case_id,
         trial=trial,
-        answer=answer,
+        answer=bounded(answer, parts.answer_bytes),
         cost_usd=None if produced is None else produced.cost_usd,
         wall_clock_ms=round((parts.clock.monotonic() - started) * 1000),
         reused=reused,

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from codegenie.eval.breakdown import banned_part
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused
-from codegenie.eval.evidence import Answer
+from codegenie.eval.evidence import Answer, answer_weight
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import (
     RESERVED_PREFIXES,
@@ -60,6 +60,17 @@ def blocking(code: str, detail: str | None = None) -> FailureMode:
     return FailureMode(
         code=code, severity=Severity.BLOCK, detail=None if detail is None else one_line(detail)
     )
+
+
+def bounded(answer: Answer, room: int) -> Answer:
+    """Return the answer, or the failure that it is when it weighs more than its share of the record.
+
+    Weighed and not cut: which of its failures a reader can do without, only the bench knows.
+    """
+    weight = answer_weight(answer)
+    if weight <= room:
+        return answer
+    return failed("rubric.malformed_output", f"answer: weighs {weight} bytes, and {room} can be recorded")
 
 
 def judge(run: RubricRun, task_class: TaskClass, redactor: Redactor) -> Answer:
@@ -137,12 +148,13 @@ def _weigh(answer: _Answer, task_class: TaskClass, redactor: Redactor) -> Answer
         for key in unknown_keys[: LIMITS.unknown_keys_reported]
     ]
     modes += [_known_mode(mode, task_class, redactor) for mode in answer.failure_modes]
-    return Answer(
+    weighed = Answer(
         passed=answer.passed,
         score=answer.score,
         breakdown=breakdown,
         failure_modes=tuple(dict.fromkeys(modes)),
     )
+    return bounded(weighed, LIMITS.answer_bytes)
 
 
 def _known_mode(mode: _AnsweredFailure, task_class: TaskClass, redactor: Redactor) -> FailureMode:

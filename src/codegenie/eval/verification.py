@@ -2,17 +2,27 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codegenie.eval.errors import IsolationUnavailable, NotMeasured, SettingsInvalid, TaskClassNotFound
+from codegenie.eval.audit_chain import broken, record_name
+from codegenie.eval.errors import (
+    BenchCaseDigestMismatch,
+    BenchInvalid,
+    HarnessFailure,
+    IsolationUnavailable,
+    NotMeasured,
+    SettingsInvalid,
+    TaskClassNotFound,
+)
 from codegenie.eval.evidence import RunFinished, RunStarted, TrialEvidence
 from codegenie.eval.history import RunEntry
 from codegenie.eval.inspection import VerifiedLog, expect_head
 from codegenie.eval.isolation.launcher import rubric_runner
 from codegenie.eval.loader import BenchRoot, load_cases, load_task_class
 from codegenie.eval.models import BenchCase, TaskClass
+from codegenie.eval.planning import answer_room
 from codegenie.eval.ports import Clock, RubricRunner
 from codegenie.eval.rescoring import Difference, Rescorer
 from codegenie.eval.sanitising import Redactor
@@ -35,6 +45,23 @@ class _Bench:
             )
         )
 
+    def contradiction(self, started: RunStarted) -> str | None:
+        """Say what a start claims of bytes that lie here, by their digest, and that say otherwise.
+
+        A family decides what is a unit, so a forged one makes a better bound out of honest answers.
+        """
+        for case in started.cases:
+            here = self.cases.get(case.case_id)
+            if here is not None and here.digest == case.digest and here != case:
+                return f"case {case.case_id} has this digest, and its bytes say something else of it"
+        rules = self.task_class
+        severities = {code: spec.severity for code, spec in rules.taxonomy.items()}
+        if started.taxonomy_digest == rules.taxonomy_digest and (
+            dict(started.severities) != severities or started.breakdown_keys != rules.breakdown_keys
+        ):
+            return "the taxonomy with this digest has other severities or keys"
+        return None
+
 
 @dataclass(slots=True)
 class Verification:
@@ -43,6 +70,8 @@ class Verification:
     log: VerifiedLog
     benches_changed: list[str] = field(default_factory=list)
     benches_missing: list[str] = field(default_factory=list)
+    benches_invalid: dict[str, str] = field(default_factory=dict)
+    benches_stale: dict[str, BenchCaseDigestMismatch] = field(default_factory=dict)
     rescored: int = 0
     not_rescored: int = 0
     differences: list[tuple[RunEntry, Difference]] = field(default_factory=list)
@@ -53,7 +82,7 @@ class Verification:
         """Name what a reader must not take for checked."""
         unread = self.log.link is None
         missing = []
-        if unread or self.benches_missing or self.benches_changed:
+        if unread or self.benches_changed or self._classes() - self.benches.keys():
             missing.append("case_digests")
         if unread or self.log.artifacts_missing:
             missing.append("artifacts")
@@ -61,8 +90,14 @@ class Verification:
             missing.append("rescore")
         return missing
 
-    def check(self, bench_root: BenchRoot, clock: Clock, expected: str | None) -> None:
-        """Verify the log, and compare the newest run of each class with the bench on disk."""
+    def check(
+        self, bench_root: BenchRoot, clock: Clock, expected: str | None, classes: Collection[str] = ()
+    ) -> None:
+        """Verify the log, and compare the newest run of each class with the bench on disk.
+
+        The log is one answer and each bench another: what is wrong with one is kept and stops nothing.
+        Without `classes` every bench of the log is asked.
+        """
         if expected is not None and not re.fullmatch(r"[0-9a-f]{64}", expected):
             raise SettingsInvalid(
                 "--expect-head is not the hash of a record",
@@ -75,20 +110,36 @@ class Verification:
             raise NotMeasured(
                 "there is no log to verify", where=str(self.log.directory), hint="name it with --out"
             )
-        for name in sorted({entry.task_class for entry in self.log.history.runs.values()}):
+        for name in classes:
+            if name not in self._classes():
+                raise NotMeasured(f"the log holds no run of {name!a}", where=str(self.log.directory))
+        for name in sorted(classes or self._classes()):
             self._check_bench(name, bench_root)
+
+    def _classes(self) -> set[str]:
+        return {entry.task_class for entry in self.log.history.runs.values()}
 
     def _check_bench(self, name: str, bench_root: BenchRoot) -> None:
         try:
             task_class = load_task_class(name, bench_root=bench_root)
+            cases, _ = load_cases(task_class, lambda _case_id: True)
         except TaskClassNotFound:
             self.benches_missing.append(name)
             return
-        cases, _ = load_cases(task_class, lambda _case_id: True)
+        except (BenchInvalid, HarnessFailure) as refusal:
+            self.benches_invalid[name] = str(refusal)
+            return
+        except BenchCaseDigestMismatch as stale:
+            self.benches_stale[name] = stale
+            return
         bench = _Bench(task_class, {case.case_id: case for case in cases})
         self.benches[name] = bench
         newest = next(self.log.history.of_class(name))
-        if not bench.measured_by(self.log.started(newest)):
+        started = self.log.started(newest)
+        problem = bench.contradiction(started)
+        if problem is not None:
+            raise broken(record_name(newest.started_index), problem)
+        if not bench.measured_by(started):
             self.benches_changed.append(name)
 
     async def rescore(self) -> None:
@@ -109,11 +160,14 @@ class Verification:
                 self.not_rescored += len(judged)
                 return
             store = CaseSnapshots(bench.task_class, directory)
-            rescorer = Rescorer(bench.task_class, bench.cases, store, rubrics, Redactor(os.environ))
+            started = self.log.started(entry)
+            room = answer_room(len(started.cases), started.trials)
+            rescorer = Rescorer(bench.task_class, bench.cases, store, rubrics, Redactor(os.environ), room)
             try:
                 async for difference in rescorer.differences(self._outputs(judged)):
                     self.differences.append((entry, difference))
             finally:
+                store.close()
                 await rubrics.close()
 
     def _outputs(self, trials: Iterable[TrialEvidence]) -> Iterator[tuple[TrialEvidence, bytes]]:

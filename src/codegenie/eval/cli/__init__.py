@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from codegenie import __version__
+from codegenie.eval.cli.output import open_streams
 from codegenie.eval.errors import EvalError, HarnessFailure, SettingsInvalid
 from codegenie.eval.sanitising import printable
 
@@ -26,6 +27,7 @@ _COMMANDS: Mapping[str, str] = MappingProxyType(
         "show": "Show a run, or what one case of it left behind.",
         "export": "Pack one run into a file that a third party can verify.",
         "digest": "Compare or write the digests of a task class's cases.",
+        "fence": "Look for what is wrong in benches, without running any of it.",
         "list": "List the task classes of the bench roots.",
         "cache": "Look after the outcome store.",
         "demo": "Run the embedded bench and show what is refused.",
@@ -80,11 +82,14 @@ def _evaluate(ctx: click.Context) -> None:
     """Run benches, and keep and judge the evidence."""
     from codegenie.eval.cli.settings import file_settings
 
-    ctx.default_map = dict.fromkeys(_COMMANDS, file_settings())
+    # The fence may stand in the very bench that it looks at, whose files may configure nothing.
+    if ctx.invoked_subcommand != "fence":
+        ctx.default_map = dict.fromkeys(_COMMANDS, file_settings())
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command; every way out is a number, and no traceback reaches a user."""
+    open_streams()
     try:
         code = _run(arguments)
     except BrokenPipeError:
@@ -112,18 +117,27 @@ def _output_was_lost() -> bool:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
+        _check_arguments(arguments)
         result = _root.main(args=list(arguments), prog_name="codegenie", standalone_mode=False)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
         click.echo("codegenie: interrupted", err=True)
-        return _INTERRUPTED
+        # click makes an Abort of a KeyboardInterrupt; a signal that ended a command says so itself.
+        return getattr(error.__cause__ or error, "exit_code", _INTERRUPTED)
     except SystemExit:
         # click's own answer to a reader that has gone: it would leave with 1, which is a verdict of ours.
         return _NOT_DELIVERED
     except Exception as error:  # noqa: BLE001 - the command line's last line
         return _refuse(_typed(error), as_json="--json" in arguments)
     return result if isinstance(result, int) else 0
+
+
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """Refuse what no record could hold: bytes that are no text in the user's own encoding."""
+    for argument in arguments:
+        if not argument.isprintable() and any("\ud800" <= char <= "\udfff" for char in argument):
+            raise SettingsInvalid(f"the argument {ascii(argument)[:80]} is not UTF-8")
 
 
 def _typed(error: Exception) -> EvalError:

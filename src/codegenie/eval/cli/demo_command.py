@@ -123,7 +123,9 @@ def command(as_json: bool) -> None:
         show(["4. One byte of the log is changed: the mean of the first run.", ""])
         record = stage.refused_record()
         show([f"   exit {record.exit_code}: {record.message}", ""])
-        show([f"Next: codegenie eval run {_TASK_CLASS} --sut python:your_module:your_agent"])
+        # Where there is no bench/ of one's own, the command has to say where this one lies.
+        where = "" if Path("bench", _TASK_CLASS).is_dir() else f" --bench-root {embedded_benches()}"
+        show([f"Next: codegenie eval run {_TASK_CLASS} --sut python:your_module:your_agent{where}"])
     if as_json:
         document: dict[str, Any] = {
             "oracle": oracle.model_dump(mode="json"),

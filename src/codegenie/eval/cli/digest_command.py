@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import click
 
 from codegenie.eval.cli.settings import bench_root_option, json_option
+from codegenie.eval.digests import CaseDigest, digest_statuses, write_digests
 from codegenie.eval.errors import BenchCaseDigestMismatch, DigestManifestInvalid, HarnessFailure
-from codegenie.eval.loader import CaseDigest, digest_statuses, load_task_class, write_digests
+from codegenie.eval.loader import load_task_class
 
 _STALE, _INCOMPLETE = BenchCaseDigestMismatch.exit_code, DigestManifestInvalid.exit_code
 

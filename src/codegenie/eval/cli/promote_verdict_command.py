@@ -5,13 +5,19 @@ from pathlib import Path
 
 import click
 
-from codegenie.eval.bundles import opened_log
+from codegenie.eval.cli.ending import log_until_signal
 from codegenie.eval.cli.output import say, say_json
-from codegenie.eval.cli.settings import bench_root_option, json_option, out_option, tiers_option
+from codegenie.eval.cli.settings import (
+    bench_root_option,
+    expect_head_option,
+    json_option,
+    out_option,
+    tiers_option,
+)
 from codegenie.eval.errors import NotMeasured, TierConfigInvalid
 from codegenie.eval.gating import Gatekeeper, bench_on_disk, load_policy
 from codegenie.eval.history import RunEntry
-from codegenie.eval.inspection import VerifiedLog, verify_log
+from codegenie.eval.inspection import VerifiedLog, expect_head, verify_log
 from codegenie.eval.reporting.verdicts import render_verdict
 from codegenie.eval.runner import SystemClock
 
@@ -23,6 +29,7 @@ from codegenie.eval.runner import SystemClock
 @bench_root_option
 @tiers_option
 @click.option("--run", "run_id", metavar="ID", help="Judge this run; the newest whole one otherwise.")
+@expect_head_option
 @json_option
 def command(
     task_class: str,
@@ -31,6 +38,7 @@ def command(
     bench_root: Sequence[str],
     tiers: str,
     run_id: str | None,
+    expected: str | None,
     as_json: bool,
 ) -> int:
     """Say whether the log proves TASK_CLASS sufficient for a tier. A human promotes.
@@ -40,8 +48,10 @@ def command(
     policy = load_policy(Path(tiers))
     if policy is None:
         raise TierConfigInvalid("there is no policy file", where=tiers, hint="name one with --tiers")
-    with opened_log(Path(out)) as directory:
+    with log_until_signal(Path(out)) as directory:
         log = verify_log(directory, SystemClock())
+        if expected is not None:
+            expect_head(log, expected)
         entry = _chosen(log, task_class, run_id)
         # A bench that does not hold is a broken claim (exit 3 or 2), not a weak one.
         bench_on_disk(task_class, bench_root)
@@ -50,6 +60,8 @@ def command(
         say_json("codegenie.eval.verdict/1", verdict.model_dump(mode="json"))
     else:
         say(render_verdict(verdict))
+        if Path(out).is_file():
+            say(["  judged from a bundle: looks after it was made are not in it"])
     return 0 if verdict.verdict == "sufficient" else 1
 
 

@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from codegenie.eval.cli.progress import progress_for
-from codegenie.eval.cli.settings import bench_root_option, cache_option, json_option, out_option, tiers_option
+from codegenie.eval.cli.settings import (
+    Given,
+    bench_root_option,
+    cache_option,
+    json_option,
+    out_option,
+    tiers_option,
+)
 from codegenie.eval.errors import SettingsInvalid
 from codegenie.eval.gating import Gatekeeper, load_policy
 from codegenie.eval.inspection import verify_log
@@ -69,7 +76,9 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
     envvar="CODEGENIE_EVAL_ISOLATION",
     help="Which isolation class rubrics need.",
 )
-@click.option("--sut-version", metavar="V", help="Which version of the SUT this is; part of its identity.")
+@click.option(
+    "--sut-version", type=Given(), metavar="V", help="Which version of the SUT this is; part of its identity."
+)
 @click.option("--sut-env", "sut_env", multiple=True, metavar="NAME", help="Hand this variable to the SUT.")
 @tiers_option
 @click.option("--no-cache", "fresh", is_flag=True, help="A new measurement: reuse and resume nothing.")
@@ -124,7 +133,7 @@ def command(
     if as_json:
         click.echo(json.dumps(_document(recorded, verdict), indent=2))
     else:
-        click.echo("\n".join(_lines(recorded, verdict)))
+        click.echo("\n".join(_lines(recorded, verdict, fresh=fresh)))
     if signal_code:
         return signal_code
     return 0 if recorded.report.complete else _NOT_MEASURED
@@ -152,13 +161,15 @@ def _document(recorded: RecordedRun, verdict: PromotionVerdict | None) -> dict[s
     }
 
 
-def _lines(recorded: RecordedRun, verdict: PromotionVerdict | None) -> list[str]:
+def _lines(recorded: RecordedRun, verdict: PromotionVerdict | None, *, fresh: bool) -> list[str]:
     report = recorded.report
-    lines = render_report(report)
+    lines = render_report(report, recorded.reused)
     if verdict is not None:
         lines += ["", "next tier", *render_verdict(verdict), *render_missing(verdict, report)]
     if recorded.chain_head is None:
-        lines.append("the run is not finished: the same command takes it up where it stopped")
+        # A new measurement resumes nothing, itself included.
+        command = "the same command without --no-cache" if fresh else "the same command"
+        lines.append(f"the run is not finished: {command} takes it up where it stopped")
     else:
         lines.append(f"log head         {recorded.chain_head}")
     return [*lines, *(f"note: {note}" for note in recorded.notes)]

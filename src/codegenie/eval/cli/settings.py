@@ -21,6 +21,7 @@ DEFAULT_CACHE_DIR = ".codegenie/eval/cache"
 DEFAULT_TIERS = "trust-tiers.yaml"
 
 _FILE = "pyproject.toml"
+_LARGEST_NUMBER = 10**15
 _KINDS: dict[str, tuple[type, ...]] = {
     "bench_root": (str, list),
     "out": (str,),
@@ -58,10 +59,23 @@ def _parsed(raw: bytes) -> dict[str, Any]:
         raise SettingsInvalid(
             f"{_FILE}: a line has more than {LIMITS.settings_dots_per_line} dots", where=_FILE
         )
+    if _steps(raw) > LIMITS.settings_steps:
+        raise SettingsInvalid(f"{_FILE} has too many keys in tables that are too deep", where=_FILE)
     try:
         return tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as error:
         raise SettingsInvalid(f"{_FILE} is not TOML: {error}", where=_FILE) from None
+
+
+def _steps(raw: bytes) -> int:
+    """Count what tomllib does: for every line it walks the header above it and then the key, part by part."""
+    steps = header = 0
+    for line in raw.split(b"\n"):
+        parts = line.count(b".") + 1
+        if line.lstrip().startswith(b"["):
+            header = parts
+        steps += header + parts
+    return steps
 
 
 def _read_file() -> bytes | None:
@@ -98,12 +112,9 @@ def _check_setting(name: str, value: object) -> None:
         or not all(isinstance(word, str) for word in words)
     ):
         raise SettingsInvalid(f"[tool.codegenie.eval] {name} has a value of the wrong kind", where=_FILE)
-
-
-def _is_kind(value: object, kinds: tuple[type, ...]) -> bool:
-    if isinstance(value, list):
-        return list in kinds and all(isinstance(item, str) for item in value)
-    return isinstance(value, kinds) and not isinstance(value, bool)
+    # Python cannot even print an integer of 4,301 digits, and no option takes one of 16.
+    if isinstance(value, int) and abs(value) >= _LARGEST_NUMBER:
+        raise SettingsInvalid(f"[tool.codegenie.eval] {name} is out of range", where=_FILE)
 
 
 def json_option(function: F) -> F:
@@ -111,10 +122,27 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(function)
 
 
-class _Directory(click.types.StringParamType):
-    """A path, taken as it is: the loader judges it. Several in a variable are split like PATH."""
+def expect_head_option(function: F) -> F:
+    """Add --expect-head, for a log or a bundle of which somebody kept the head."""
+    return click.option(
+        "--expect-head", "expected", metavar="HASH", help="A record with this hash must be in the chain."
+    )(function)
 
+
+class Given(click.types.StringParamType):
+    """A text that says something. An empty path would be the working directory, which nobody meant."""
+
+    # Several directories in a variable are split like PATH.
     envvar_list_splitter = os.pathsep
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401 - click's signature
+        """Refuse what can be no name; whoever uses it judges the rest."""
+        text: str = super().convert(value, param, ctx)
+        if not text.strip():
+            self.fail("is empty", param, ctx)
+        if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
+            self.fail(f"{ascii(text)[:80]} holds a zero byte or is not UTF-8", param, ctx)
+        return text
 
 
 def bench_root_option(function: F) -> F:
@@ -122,7 +150,7 @@ def bench_root_option(function: F) -> F:
     return click.option(
         "--bench-root",
         "bench_root",
-        type=_Directory(),
+        type=Given(),
         multiple=True,
         default=["bench"],
         show_default="bench",
@@ -132,10 +160,20 @@ def bench_root_option(function: F) -> F:
     )(function)
 
 
+def configured_bench_roots() -> list[str]:
+    """Return the bench roots for a command that has no option for them: the environment, then the file."""
+    variable = os.environ.get("CODEGENIE_EVAL_BENCH_ROOT")
+    if variable:
+        return variable.split(os.pathsep)
+    roots: list[str] = file_settings().get("bench_root", ["bench"])
+    return roots
+
+
 def out_option(function: F) -> F:
     """Add --out, where records of runs are kept."""
     return click.option(
         "--out",
+        type=Given(),
         default=DEFAULT_OUT_DIR,
         show_default=True,
         envvar="CODEGENIE_EVAL_OUT",
@@ -148,6 +186,7 @@ def cache_option(function: F) -> F:
     """Add --cache, where outcomes are kept for reuse."""
     return click.option(
         "--cache",
+        type=Given(),
         default=DEFAULT_CACHE_DIR,
         show_default=True,
         envvar="CODEGENIE_EVAL_CACHE",
@@ -160,6 +199,7 @@ def tiers_option(function: F) -> F:
     """Add --tiers, the promotion policy."""
     return click.option(
         "--tiers",
+        type=Given(),
         default=DEFAULT_TIERS,
         show_default=True,
         envvar="CODEGENIE_EVAL_TIERS",

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from codegenie.eval.bundles import opened_log
+from codegenie.eval.cli.ending import log_until_signal
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import json_option, out_option
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import NoCaseMatches, NotMeasured
-from codegenie.eval.evidence import TrialEvidence
+from codegenie.eval.evidence import TrialEvidence, reused_outputs
 from codegenie.eval.inspection import VerifiedLog, verify_log
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.reporting.cases import render_case
@@ -37,12 +37,12 @@ def command(run: str, case: str | None, out: str, part: str | None, as_json: boo
     """Show RUN (an id, a beginning of one, or `latest`), or one CASE of it."""
     if part and case is None:
         raise click.UsageError(f"--{part} needs a CASE")
-    with opened_log(Path(out)) as directory:
+    with log_until_signal(Path(out)) as directory:
         log = verify_log(directory, SystemClock(), artifacts=False)
         finished = log.finished(log.find(run))
         if case is None:
             document: dict[str, Any] = {"report": finished.report.model_dump(mode="json")}
-            lines = render_report(finished.report)
+            lines = render_report(finished.report, reused_outputs(finished.trials))
         else:
             trials = [trial for trial in finished.trials if trial.case_id == case]
             if not trials:

@@ -1,17 +1,18 @@
 """`codegenie eval verify`: recompute all that a log or a bundle claims, and say what could not be checked."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from codegenie.eval.audit_chain import record_name
-from codegenie.eval.bundles import opened_log
+from codegenie.eval.cli.ending import log_until_signal
 from codegenie.eval.cli.output import say, say_json
-from codegenie.eval.cli.settings import bench_root_option, json_option, out_option
+from codegenie.eval.cli.settings import bench_root_option, expect_head_option, json_option, out_option
 from codegenie.eval.errors import IntegrityError
 from codegenie.eval.inspection import VerifiedLog
 from codegenie.eval.runner import SystemClock
@@ -22,19 +23,28 @@ from codegenie.eval.verification import Verification
 @click.command("verify")
 @out_option
 @bench_root_option
-@click.option(
-    "--expect-head", "expected", metavar="HASH", help="A record with this hash must be in the chain."
-)
+@expect_head_option
 @click.option("--rescore", "again", is_flag=True, help="Run the rubrics again on the stored outputs.")
+@click.option(
+    "--task-class", "classes", multiple=True, metavar="NAME", help="Compare this bench only; may be repeated."
+)
 @json_option
-def command(out: str, bench_root: Sequence[str], expected: str | None, again: bool, as_json: bool) -> int:
+def command(
+    out: str,
+    bench_root: Sequence[str],
+    expected: str | None,
+    again: bool,
+    classes: Sequence[str],
+    as_json: bool,
+) -> int:
     """Verify the audit log, or a bundle made by `export`, and recompute every number in it.
 
     Exits with 3 and names the first thing that does not hold, and with 4 if there is no log.
     """
-    with opened_log(Path(out)) as directory:
+    with log_until_signal(Path(out)) as directory:
         verification = Verification(VerifiedLog(directory))
-        problem = _problem(verification, bench_root, expected, again=again)
+        asked = partial(verification.check, bench_root, SystemClock(), expected, classes)
+        problem = _problem(verification, asked, again=again)
     document = _facts(verification) | problem
     if as_json:
         say_json("codegenie.eval.verify/1", document)
@@ -43,12 +53,10 @@ def command(out: str, bench_root: Sequence[str], expected: str | None, again: bo
     return 0 if document["ok"] else IntegrityError.exit_code
 
 
-def _problem(
-    verification: Verification, bench_root: Sequence[str], expected: str | None, *, again: bool
-) -> dict[str, Any]:
+def _problem(verification: Verification, check: Callable[[], None], *, again: bool) -> dict[str, Any]:
     """Check everything and say what does not hold first, and in which file."""
     try:
-        verification.check(bench_root, SystemClock(), expected)
+        check()
         if again:
             asyncio.run(verification.rescore())
     except IntegrityError as error:
@@ -58,6 +66,8 @@ def _problem(
         entry, difference = verification.differences[0]
         reason = f"the rubric of case {difference.case_id} now says something else of the stored output"
         return {"ok": False, "reason": reason, "file": record_name(entry.finished_index or 0)}
+    for name, stale in verification.benches_stale.items():
+        return {"ok": False, "reason": f"bench {name}: {stale.message}", "file": f"{name}/{stale.where}"}
     return {"ok": True}
 
 
@@ -73,6 +83,8 @@ def _facts(verification: Verification) -> dict[str, Any]:
         "artifacts_missing": log.artifacts_missing,
         "benches_changed": verification.benches_changed,
         "benches_missing": verification.benches_missing,
+        "benches_invalid": {name: printable(why) for name, why in verification.benches_invalid.items()},
+        "benches_stale": {name: stale.case_id for name, stale in verification.benches_stale.items()},
         "rescored": verification.rescored,
         "not_rescored": verification.not_rescored,
         "differences": [
@@ -93,7 +105,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
         lines = [
             f"NOT VERIFIED  {document['reason']}",
             f"where         {document['file']}",
-            f"held so far   {counts}",
+            f"log holds     {counts}" if document["chain_head"] else f"held so far   {counts}",
         ]
     if document["chain_head"]:
         lines.append(f"head          {document['chain_head']}")
@@ -105,6 +117,12 @@ def _lines(document: dict[str, Any]) -> list[str]:
         f"bench         {name} has changed since its newest run" for name in document["benches_changed"]
     ]
     lines += [f"bench         {name} is not here" for name in document["benches_missing"]]
+    lines += [
+        f"bench         {name} cannot be read: {why}" for name, why in document["benches_invalid"].items()
+    ]
+    lines += [
+        f"bench         {name} is stale: case {case}" for name, case in document["benches_stale"].items()
+    ]
     lines += [
         f"{difference['kind']:16} run {difference['run']} case {difference['case_id']}: score"
         f" {difference['stored']:.6f} in the log, {difference['now']:.6f} now"

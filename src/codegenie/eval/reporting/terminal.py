@@ -13,21 +13,21 @@ _REASONS = 3
 _THOUSANDTH = Decimal("0.001")
 
 
-def render_report(report: BenchRunReport) -> list[str]:
-    """Return the closing table of a run."""
+def render_report(report: BenchRunReport, reused: int = 0) -> list[str]:
+    """Return the closing table of a run, of which so many outputs come from the store."""
     blocked = [(case_id, score) for case_id, score in report.per_case if _blocking(score)]
     missed = [
         (case_id, score) for case_id, score in report.per_case if not score.passed and not _blocking(score)
     ]
     return [
-        *_headline(report),
+        *_headline(report, reused),
         *_section("blocked", blocked),
         *_section("not passed", missed),
         f"passed           {report.passed_count} of {len(report.per_case)} cases",
     ]
 
 
-def _headline(report: BenchRunReport) -> Iterator[str]:
+def _headline(report: BenchRunReport, reused: int) -> Iterator[str]:
     state = "complete" if report.complete else "INCOMPLETE"
     if report.selection.kind == "partial":
         state += f", PARTIAL ({len(report.per_case)} of {report.selection.available_cases} cases)"
@@ -47,6 +47,10 @@ def _headline(report: BenchRunReport) -> Iterator[str]:
     )
     cost = "unknown" if report.total_cost_usd is None else f"{report.total_cost_usd:.2f} USD"
     yield f"how              rubrics in {report.isolation_class} · SUT {report.sut_boundary} · cost {cost}"
+    if reused:
+        # Without it a run that asked nobody looks like one that measured (threats UI-11).
+        outputs = len(report.per_case) * report.trials
+        yield f"reused           {reused} of {outputs} outputs come from the store; --no-cache asks again"
 
 
 def _section(title: str, cases: list[tuple[str, BenchScore]]) -> Iterator[str]:

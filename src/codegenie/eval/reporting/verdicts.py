@@ -17,7 +17,9 @@ def render_verdict(verdict: PromotionVerdict) -> list[str]:
     if verdict.resumed:
         lines.append(f"  taken up again {verdict.resumed} times; what was in flight was measured again")
     if verdict.runs_elsewhere:
-        lines.append(f"  not counted: {verdict.runs_elsewhere} runs of this agent on other cases or rubrics")
+        lines.append(
+            f"  not counted: {verdict.runs_elsewhere} runs of this agent under other names, cases or rubrics"
+        )
     if verdict.verdict == "sufficient":
         lines += _promise(verdict)
     return lines

@@ -11,16 +11,20 @@ import inspect
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import TypeVar
 
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.models import SutBoundary, SutIdentity
-from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SystemUnderTest
+from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner, SystemUnderTest
 from codegenie.eval.sanitising import one_line
 from codegenie.eval.suts.encoding import encode_result
 from codegenie.eval.suts.results import read_result
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +73,9 @@ class _CallThread:
                 future.set_result(self._outcome(case))
 
     def _outcome(self, case: SutCase) -> _Returned:
-        result, problem = b"", None
-        try:
-            result = self._call_once(case)
-        except BaseException as error:  # noqa: BLE001 - SystemExit of foreign code ends a case, not us
-            # Its text is made here and by the standard library: `__str__` is foreign code as well.
-            problem = "".join(traceback.format_exception_only(error))
-        return _Returned(result, problem, time.monotonic())
+        result, error = _guarded(lambda: self._call_once(case))
+        problem = None if error is None else _text_of(error)
+        return _Returned(result or b"", problem, time.monotonic())
 
     def _call_once(self, case: SutCase) -> bytes:
         # A loop for each call: nothing that one case left running is there for the next.
@@ -91,7 +91,24 @@ class _CallThread:
         return encode_result(await returned if inspect.isawaitable(returned) else returned)
 
 
-class InProcessSut:
+def _text_of(error: BaseException) -> str:
+    """Return the last line of a traceback, made by the standard library: `__str__` is foreign code as well.
+
+    So are the attributes of a SyntaxError and the name of a type, over which the standard library stumbles.
+    """
+    lines, _ = _guarded(lambda: traceback.format_exception_only(error))
+    return "".join(lines or ["an exception that cannot be shown"])
+
+
+def _guarded(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """Do what runs foreign code; whatever it raises comes back as a value."""
+    try:
+        return work(), None
+    except BaseException as error:  # noqa: BLE001 - SystemExit of foreign code ends a case, not us
+        return None, error
+
+
+class InProcessSut(SutRunner):
     """Asks a caller's object, one thread per call under way."""
 
     boundary: SutBoundary = "in-process"

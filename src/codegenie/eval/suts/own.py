@@ -11,10 +11,10 @@ from codegenie.eval.errors import BenchCaseDigestMismatch, DecodingRefused
 from codegenie.eval.files import UnsafeTree, walk_files
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutBoundary, SutIdentity
-from codegenie.eval.ports import SutAnswer, SutCase, SutFault
+from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner
 
 
-class _OwnSut:
+class _OwnSut(SutRunner):
     boundary: SutBoundary = "harness"
     wants_input = False
     identity: SutIdentity

@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -15,15 +15,17 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from codegenie.eval.errors import SutSpecInvalid
+from codegenie.eval.errors import SutChanged, SutSpecInvalid
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutBoundary, SutIdentity
-from codegenie.eval.ports import SutAnswer, SutCase, SutFault
+from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner
 from codegenie.eval.processes import KeeperPool, ProcessEnd, ProcessRequest, read_head, stream_file
 from codegenie.eval.sanitising import Redactor
+from codegenie.eval.snapshot import run_directory
 from codegenie.eval.suts.results import read_result
 
 _CHILD_PROGRAM = Path(__file__).with_name("python_child.py")
+_PROCESS_LIMITS = {"RLIMIT_CORE": 0}
 _LOCALE = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+")
 
 
@@ -42,6 +44,11 @@ def sut_environment(names: Sequence[str], environment: Mapping[str, str], home: 
             )
         allowed[name] = environment[name]
     return {**allowed, **private}
+
+
+def _fingerprint(value: str) -> str:
+    """Return 16 bits of a hash: they tell two models apart, and tell a reader of the log nothing of a key."""
+    return hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:4]
 
 
 def find_module_file(module: str, import_from: str) -> Path:
@@ -65,7 +72,7 @@ def find_module_file(module: str, import_from: str) -> Path:
     return Path(spec.origin)
 
 
-class PythonSut:
+class PythonSut(SutRunner):
     """Calls a function of a module in a fresh interpreter for each case."""
 
     boundary: SutBoundary = "process"
@@ -77,19 +84,35 @@ class PythonSut:
         if not separator or not dotted.fullmatch(module) or not dotted.fullmatch(attribute):
             raise SutSpecInvalid(f"'python:{reference}' is not python:module:attr")
         self._import_from = str(Path.cwd())
-        digest = blake3(find_module_file(module, self._import_from).read_bytes()).hexdigest()
-        self.identity = SutIdentity(spec=f"python:{reference}", version=version, digest=digest)
-        self._module, self._attribute = module, attribute
         self._environment = dict(os.environ)
         self._pass_names = tuple(pass_names)
+        handed = sut_environment(self._pass_names, self._environment, "/")
+        file = find_module_file(module, self._import_from)
+        source = file.read_bytes()
+        # A variable that is handed over decides what is measured, the model for one: it is part of the name.
+        names = [f" --sut-env {name}:{_fingerprint(handed[name])}" for name in sorted(set(pass_names))]
+        self.identity = SutIdentity(
+            spec="".join([f"python:{reference}", *names]),
+            version=version,
+            digest=blake3(source).hexdigest(),
+        )
+        self._request = {
+            "module": module,
+            "attribute": attribute,
+            "import_from": self._import_from,
+            "file": str(file),
+            "sha256": hashlib.sha256(source).hexdigest(),
+        }
         self._redactor = Redactor(os.environ)
-        self._keepers = KeeperPool(None, {"RLIMIT_CORE": 0})
-        sut_environment(self._pass_names, self._environment, "/")
+        self._keepers = KeeperPool(None, _PROCESS_LIMITS)
 
     async def prepare(self) -> None:
         """Import the module once, in a child, and refuse a run that could only fail."""
-        with tempfile.TemporaryDirectory(prefix="codegenie-eval-sut-") as home:
-            end, result, log = await self._call(None, home, LIMITS.sut_check_seconds)
+        with run_directory() as home:
+            # Keepers that know the directory remove it should we be killed while a large library loads.
+            self._keepers = KeeperPool(home, _PROCESS_LIMITS)
+            end, result, log = await self._call(None, str(home), LIMITS.sut_check_seconds)
+        self._check_unchanged(result)
         if result != b"found":
             problem = "took too long" if end.timed_out else self._last_line(log) or "ended by itself"
             raise SutSpecInvalid(
@@ -100,6 +123,7 @@ class PythonSut:
     async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
         """Return what the function returned in time, or a fault."""
         end, result, log = await self._call(case, os.path.dirname(case.input_dir), seconds)
+        self._check_unchanged(result)
         if end.timed_out:
             return SutFault("sut.timeout", f"no result within {seconds:g} s", log=log)
         if end.exit_code == 0:
@@ -113,12 +137,7 @@ class PythonSut:
     async def _call(
         self, case: SutCase | None, directory: str, seconds: float
     ) -> tuple[ProcessEnd, bytes, bytes]:
-        request = {
-            "module": self._module,
-            "attribute": self._attribute,
-            "import_from": self._import_from,
-            "case": None if case is None else asdict(case),
-        }
+        request = {**self._request, "case": None if case is None else asdict(case)}
         with (
             stream_file(json.dumps(request).encode()) as stdin,
             stream_file() as answer,
@@ -136,6 +155,14 @@ class PythonSut:
                 )
             result, _ = read_head(answer, LIMITS.sut_output_bytes + 1)
         return end, result, bytes(tail)
+
+    def _check_unchanged(self, result: bytes) -> None:
+        if result == b"changed":
+            raise SutChanged(
+                f"{self.identity.spec} has changed since the run was started",
+                where=self._request["file"],
+                hint="a run measures one agent: start it again, and leave its file alone meanwhile",
+            )
 
     def _last_line(self, log: bytes) -> str:
         text = log.decode("utf-8", "replace")

@@ -5,12 +5,17 @@ the system under test; the result has a descriptor of its own, so no print can b
 """
 
 import asyncio
+import hashlib
 import importlib
 import inspect
 import json
 import os
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
+from types import CodeType, ModuleType
 
 # Behind everything else: where the harness is not installed, it is still found.
 sys.path.append(str(Path(__file__).parents[3]))
@@ -21,8 +26,58 @@ from codegenie.eval.suts.encoding import encode_result
 _RESULT = 3
 
 
-def _resolve(module_name: str, attribute: str) -> object:
-    found: object = importlib.import_module(module_name)
+class _Changed(Exception):  # noqa: N818 - says that there is nothing to run
+    """The file is not the one whose digest the log has."""
+
+
+class _HashedSource(SourceFileLoader):
+    """Runs the bytes that it hashed: no compiled file beside them, and nothing that was written since."""
+
+    sha256 = ""
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - importlib's signature
+        try:
+            source = self.get_data(self.path)
+        except OSError:
+            raise _Changed from None
+        if hashlib.sha256(source).hexdigest() != self.sha256:
+            raise _Changed
+        code: CodeType = self.source_to_code(source, self.path)
+        return code
+
+
+class _OneModule:
+    """Finds one module, where the harness found it; leaves all others to whoever comes next."""
+
+    def __init__(self, request: dict[str, str]) -> None:
+        self._request = request
+
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the one module's spec."""
+        file = self._request["file"]
+        if fullname != self._request["module"] or not file.endswith(".py"):
+            return None
+        loader = _HashedSource(fullname, file)
+        loader.sha256 = self._request["sha256"]
+        return spec_from_file_location(fullname, file, loader=loader)
+
+
+def _import(request: dict[str, str]) -> ModuleType:
+    name, file = request["module"], request["file"]
+    if name in sys.modules:
+        raise ImportError(f"{name} is imported already, from elsewhere; give your module another name")
+    sys.meta_path.insert(0, _OneModule(request))
+    module = importlib.import_module(name)
+    compiled = not file.endswith(".py")
+    if compiled and hashlib.sha256(Path(file).read_bytes()).hexdigest() != request["sha256"]:
+        raise _Changed
+    return module
+
+
+def _resolve(module: ModuleType, attribute: str) -> object:
+    found: object = module
     for name in attribute.split("."):
         found = getattr(found, name)
     return found() if inspect.isclass(found) else found
@@ -43,7 +98,11 @@ def main() -> int:
     """Serve the one request on standard input; any exit but 0 with a result is a fault of the SUT."""
     request = json.load(sys.stdin)
     sys.path.insert(0, request["import_from"])
-    system = _resolve(request["module"], request["attribute"])
+    try:
+        system = _resolve(_import(request), request["attribute"])
+    except _Changed:
+        _write(b"changed")
+        return 0
     if not callable(system):
         raise TypeError(f"{request['module']}:{request['attribute']} is not callable")
     if request["case"] is None:

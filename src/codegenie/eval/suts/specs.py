@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from codegenie.eval.errors import SutSpecInvalid
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import RunPlan
 from codegenie.eval.ports import SutRunner
 from codegenie.eval.suts.own import NullSut, OracleSut
@@ -20,6 +21,12 @@ class SutRequest:
 
 def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
     """Return the system under test that was asked for, or refuse with what there is."""
+    for text in (request.spec + "".join(request.pass_names), request.version or ""):
+        if len(text) > LIMITS.text_characters // 2:
+            raise SutSpecInvalid(
+                f"{text[:40]!r}… has {len(text)} characters, and a record of the log takes"
+                f" {LIMITS.text_characters // 2}"
+            )
     kind, _, rest = request.spec.partition(":")
     if kind == "python" and rest:
         return PythonSut(rest, version=request.version, pass_names=request.pass_names)

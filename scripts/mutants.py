@@ -1,0 +1,103 @@
+"""Take each defense away, one at a time, and say which tests notice. Nobody noticing is a failure.
+
+Usage: python scripts/mutants.py [SWITCH ...]
+
+Each switch of `tests/portfolio/` is flipped in a copy of the source, and the tests of the scenarios that name
+it are run there. First they are run on a copy in which nothing is flipped, and must all pass: a test that is
+red anyway notices nothing.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.portfolio.switching import switched_source  # noqa: E402 - the tests are no installed package
+from tests.portfolio.table import Portfolio, Switch, read_portfolio  # noqa: E402
+
+PATIENCE_SECONDS = 120.0
+# Without its defense a scenario that hangs never ends; with it, its tests take some seconds.
+HANG_SECONDS = 25.0
+_FAILED = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
+_TOTAL = re.compile(r"(\d+) (?:passed|failed)")
+RED = 1  # pytest's exit code for failed tests; any other is a run that did not happen
+
+
+@dataclass(frozen=True)
+class Run:
+    """What pytest said: which tests failed, of how many, and whether it was a run at all."""
+
+    failed: tuple[str, ...]
+    total: int
+    problem: str | None = None
+
+
+def tests_of(portfolio: Portfolio, switch: Switch) -> list[str]:
+    """Return the tests that have to notice that a switch was flipped."""
+    rows = [row for row in portfolio.scenarios.values() if row.defense == switch.name]
+    return sorted({test for row in rows for test in row.tests})
+
+
+def run_tests(tests: list[str], switch: Switch | None, patience: float, *, may_hang: bool = False) -> Run:
+    """Run tests on a copy of the source."""
+    with tempfile.TemporaryDirectory(prefix="codegenie-mutant-") as directory:
+        source = switched_source(switch, Path(directory) / "source")
+        argv = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider"]
+        argv += [f"--basetemp={directory}/tests", *tests]
+        try:
+            done = subprocess.run(
+                argv,
+                cwd=ROOT,
+                env=source.environment(),
+                capture_output=True,
+                text=True,
+                timeout=patience,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Run(("(no end)",), len(tests), None if may_hang else "no end")
+    total = sum(int(count) for count in _TOTAL.findall(done.stdout))
+    problem = None if done.returncode in {0, RED} else done.stdout.strip()[-500:] or done.stderr[-500:]
+    return Run(tuple(sorted(set(_FAILED.findall(done.stdout)))), total, problem)
+
+
+def flipped(portfolio: Portfolio, switch: Switch) -> Run:
+    """Run the tests that have to notice, without the defense."""
+    hangs = any(row.hangs for row in portfolio.scenarios.values() if row.defense == switch.name)
+    patience = HANG_SECONDS if hangs else PATIENCE_SECONDS
+    return run_tests(tests_of(portfolio, switch), switch, patience, may_hang=hangs)
+
+
+def main(names: list[str]) -> int:
+    """Flip every switch, or those named; return how many nobody noticed."""
+    portfolio = read_portfolio()
+    switches = [portfolio.switches[name] for name in names] or list(portfolio.switches.values())
+    every = sorted({test for switch in switches for test in tests_of(portfolio, switch)})
+    untouched = run_tests(every, None, PATIENCE_SECONDS + len(every))
+    if untouched.failed or untouched.problem:
+        print(f"red before anything was flipped: {untouched.problem or ' '.join(untouched.failed)}")
+        return 1
+    survivors = 0
+    # Each flip waits for processes of its own, so that as many as there are processors go side by side.
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for switch, run in zip(switches, pool.map(partial(flipped, portfolio), switches), strict=True):
+            killed = bool(run.failed) and run.problem is None
+            survivors += not killed
+            verdict = f"{len(run.failed)} red of {run.total}" if killed else f"SURVIVED {run.problem or ''}"
+            print(f"{switch.name}: {verdict.strip()}", flush=True)
+            for test in run.failed:
+                print(f"    {test}")
+    print(f"{len(switches)} switches, {len(switches) - survivors} killed, {survivors} survived")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

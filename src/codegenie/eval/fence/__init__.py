@@ -1,0 +1,11 @@
+"""The fence: a static look at benches before anybody runs them. It reads, and never imports or runs.
+
+`inspect_paths` is the whole of it; `codegenie eval fence` prints what it returns.
+"""
+
+from codegenie.eval.fence.findings import Finding
+from codegenie.eval.fence.fixing import fix_classes
+from codegenie.eval.fence.linting import ClassReport, FenceReport, inspect_paths
+from codegenie.eval.fence.rules import RULES, Rule
+
+__all__ = ["RULES", "ClassReport", "FenceReport", "Finding", "Rule", "fix_classes", "inspect_paths"]

@@ -1,0 +1,106 @@
+"""What the fence says: one finding for one thing that is wrong, and the notes of one task class."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from codegenie.eval.bench_grammar import Problem
+from codegenie.eval.fence.rules import RULES, Level
+from codegenie.eval.files import UnsafeTree
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.sanitising import one_line, printable
+
+_MESSAGE_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: which rule, where, and what to do. Every text of it is printable."""
+
+    rule: str
+    severity: Level
+    path: str
+    line: int | None
+    column: int | None
+    message: str
+    fix: str
+
+    def place(self) -> str:
+        """Return the place as editors and people write it."""
+        return ":".join([self.path, *(str(part) for part in (self.line, self.column) if part is not None)])
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place in a file of a task class; the path is relative to the class."""
+
+    path: str
+    line: int | None = None
+    column: int | None = None
+
+
+def shown_path(path: str) -> str:
+    """Make a path printable, and such that no line that begins with it is a command to a CI service."""
+    text = printable(path)
+    return f"./{text}" if text.lstrip().startswith((":", "#", "-")) else text
+
+
+def shown_name(name: str) -> str:
+    """Return the name of an entry as the walk shows it: odd ones quoted and escaped."""
+    return name if name.isascii() and name.isprintable() else ascii(name)
+
+
+class Notes:
+    """Collects the findings of one task class, so that no rule can bury another under its own."""
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+        self._count: Counter[str] = Counter()
+        self._findings: list[Finding] = []
+
+    def add(self, rule_id: str, spot: Spot | str, message: str, fix: str | None = None) -> None:
+        """Note one finding; beyond the cap of its rule it is only counted."""
+        self._count[rule_id] += 1
+        if self._count[rule_id] > LIMITS.fence_findings_per_rule:
+            return
+        place = Spot(spot) if isinstance(spot, str) else spot
+        self._findings.append(self._finding(rule_id, place, message, fix))
+
+    def _finding(self, rule_id: str, spot: Spot, message: str, fix: str | None) -> Finding:
+        rule = RULES[rule_id]
+        path = "/".join(filter(None, (self._shown, spot.path)))
+        return Finding(
+            rule=rule_id,
+            severity=rule.severity,
+            path=shown_path(path),
+            line=spot.line,
+            column=spot.column,
+            message=one_line(message, _MESSAGE_CHARACTERS),
+            fix=one_line(fix or rule.do, _MESSAGE_CHARACTERS),
+        )
+
+    def add_problem(self, rule_id: str, problem: Problem, folder: str = "") -> None:
+        """Note what a reader of the bench's grammar found."""
+        path = "/".join(filter(None, (folder, problem.file)))
+        self.add(rule_id, Spot(path, problem.line), problem.message, problem.hint)
+
+    def add_unsafe(self, unsafe: UnsafeTree, folder: str, rule_id: str = "F003") -> None:
+        """Note an entry that will not be opened."""
+        path = "/".join(filter(None, (folder, unsafe.path.rstrip("/"))))
+        self.add(rule_id, path, f"{unsafe.path or folder or 'the directory'} {unsafe.problem}")
+
+    def total(self) -> int:
+        """Return how much was found so far, listed or only counted."""
+        return self._count.total()
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what was noted, in order of place; for each rule with more than its share, how many more."""
+        most = LIMITS.fence_findings_per_rule
+        listed = sorted(self._findings, key=lambda one: (one.path, one.line or 0, one.column or 0, one.rule))
+        more = [
+            self._finding(
+                rule_id, Spot(""), f"{count - most} more findings of this rule are not listed", None
+            )
+            for rule_id, count in sorted(self._count.items())
+            if count > most
+        ]
+        return (*listed, *more)

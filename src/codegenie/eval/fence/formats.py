@@ -1,0 +1,154 @@
+"""Findings as people, programs, code scanning and CI services want them.
+
+Every text in a finding is printable already; here it is only put into the form of its reader.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import quote
+
+from codegenie import __version__
+from codegenie.eval.canonical import digest_json
+from codegenie.eval.fence.findings import Finding
+from codegenie.eval.fence.linting import FenceReport
+from codegenie.eval.fence.rules import RULES, Rule
+
+_SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+# Older commands of CI services, taken from the middle of a line too: ##[x], ##vso[x], ##teamcity[x].
+_COMMAND = re.compile(r"##(?=\w*\[)")
+
+
+def _inert(line: str) -> str:
+    return _COMMAND.sub("# #", line)
+
+
+def human_lines(report: FenceReport, fixed: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each finding and what to do about it, then the sum."""
+    for line in fixed:
+        yield _inert(f"fixed  {line}")
+    for finding in report.findings:
+        yield _inert(f"{finding.place()}: {finding.severity} {finding.rule}: {finding.message}")
+        yield _inert(f"    next: {finding.fix}")
+    yield summary(report)
+
+
+def summary(report: FenceReport) -> str:
+    """Say in one line how much was found, and in how much."""
+    errors = sum(finding.severity == "error" for finding in report.findings)
+    warnings = len(report.findings) - errors
+    found = f"{_number(errors, 'error')}, {_number(warnings, 'warning')}" if report.findings else "clean"
+    classes = _number(len(report.classes), "task class", "es")
+    return f"{found}: {classes}, {_number(report.case_count, 'case')}"
+
+
+def _number(count: int, what: str, plural: str = "s") -> str:
+    return f"{count} {what}{'' if count == 1 else plural}"
+
+
+def json_document(report: FenceReport, fixed: Sequence[str]) -> dict[str, Any]:
+    """Return the document of `--json`."""
+    return {
+        "findings": [asdict(finding) for finding in report.findings],
+        "fixed": list(fixed),
+        "task_classes": len(report.classes),
+        "cases": report.case_count,
+    }
+
+
+def rule_document(rule_id: str) -> dict[str, Any]:
+    """Return one rule as data."""
+    return {"id": rule_id, **asdict(RULES[rule_id])}
+
+
+def rule_lines(rule_id: str) -> Iterator[str]:
+    """Yield what `--explain` says."""
+    rule = RULES[rule_id]
+    yield f"{rule_id} ({rule.severity}): {rule.title}"
+    yield f"  why:   {rule.why}"
+    yield f"  next:  {rule.do}"
+    yield f"  --fix: {'repairs it' if rule.fixable else 'does not touch it'}"
+
+
+def github_lines(report: FenceReport, fixed: Sequence[str]) -> Iterator[str]:
+    """Yield workflow commands; nothing of a bench can end one early or begin another."""
+    for line in fixed:
+        yield _inert(f"::notice title=fixed::{_escaped(line)}")
+    for finding in report.findings:
+        places = {"file": finding.path, "line": finding.line, "col": finding.column}
+        properties = {**places, "title": f"{finding.rule} {RULES[finding.rule].title}"}
+        given = ",".join(
+            f"{name}={_escaped_property(str(value))}"
+            for name, value in properties.items()
+            if value is not None
+        )
+        yield _inert(f"::{finding.severity} {given}::{_escaped(f'{finding.message}; {finding.fix}')}")
+    yield summary(report)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escaped_property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def sarif_document(report: FenceReport) -> dict[str, Any]:
+    """Return a SARIF 2.1.0 log with one run."""
+    ids = list(RULES)
+    driver = {
+        "name": "codegenie eval fence",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_sarif_rule(rule_id, RULES[rule_id]) for rule_id in ids],
+    }
+    return {
+        "$schema": _SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "automationDetails": {"id": "codegenie-eval-fence/"},
+                "columnKind": "unicodeCodePoints",
+                "results": [_sarif_result(finding, ids.index(finding.rule)) for finding in report.findings],
+            }
+        ],
+    }
+
+
+def _sarif_rule(rule_id: str, rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule_id,
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": rule.why},
+        "help": {"text": rule.do},
+        "defaultConfiguration": {"level": rule.severity},
+    }
+
+
+def _sarif_result(finding: Finding, index: int) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": _artifact(finding.path)}
+    if finding.line is not None:
+        column = {} if finding.column is None else {"startColumn": finding.column}
+        place["region"] = {"startLine": finding.line, **column}
+    # Without the line: a finding that only moved is still the same one.
+    same = digest_json("finding.v1", [finding.rule, finding.path, finding.message])
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        "level": finding.severity,
+        "message": {"text": f"{finding.message}. To do: {finding.fix}."},
+        "locations": [{"physicalLocation": place}],
+        "partialFingerprints": {"codegenieFinding/v1": same},
+    }
+
+
+def _artifact(path: str) -> dict[str, str]:
+    """Name a file by a URI: relative to the working directory, or absolute where it lies outside."""
+    if path.startswith("/"):
+        return {"uri": f"file://{quote(path)}"}
+    return {"uri": quote(path.removeprefix("./") or "."), "uriBaseId": "%SRCROOT%"}

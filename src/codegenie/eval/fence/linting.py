@@ -1,0 +1,204 @@
+"""One task class, or several, to findings: everything is looked at, and nothing of it runs."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegenie.eval.bench_grammar import (
+    COMPILED_CODE,
+    Problem,
+    inspect_breakdown_keys,
+    inspect_registration,
+    inspect_taxonomy,
+)
+from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.fence.cases import NO_CASES, CaseInspector, SeenCases
+from codegenie.eval.fence.findings import Finding, Notes, Spot
+from codegenie.eval.fence.layout import inspect_bits, inspect_entries, inspect_root
+from codegenie.eval.fence.sufficiency import inspect_counts, inspect_tiers
+from codegenie.eval.fence.targets import Target, find_targets, is_class_name
+from codegenie.eval.fence.text import inspect_text
+from codegenie.eval.files import (
+    UnsafeTree,
+    entry_kinds,
+    open_directory,
+    read_plain_file,
+    walk_files,
+)
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.loader import CLASS_ENTRIES
+
+_FILES = {
+    "registration.py": LIMITS.python_bytes,
+    "breakdown_keys.py": LIMITS.python_bytes,
+    "failure_modes.yaml": LIMITS.yaml_bytes,
+    "rubric.py": LIMITS.rubric_tree.file_bytes,
+    # The loader does not read it; a reviewer does.
+    "README.md": LIMITS.rubric_tree.file_bytes,
+}
+_MUST_BE_TEXT = {"rubric.py", "README.md"}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassReport:
+    """What was found in one task class, and what `--fix` needs to know of it."""
+
+    directory: Path
+    shown: str
+    findings: tuple[Finding, ...]
+    seen: SeenCases
+    executable: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReport:
+    """What was found in everything that was looked at, errors first within each class."""
+
+    classes: tuple[ClassReport, ...]
+    beside: tuple[Finding, ...]
+    """What lies beside the classes of a bench root."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Return every finding, in order of place."""
+        return (*self.beside, *(finding for report in self.classes for finding in report.findings))
+
+    @property
+    def case_count(self) -> int:
+        """Return how many cases were looked at."""
+        return sum(len(report.seen.cases) for report in self.classes)
+
+
+def inspect_paths(paths: Sequence[str | Path]) -> FenceReport:
+    """Look at bench roots, task classes, or the classes that the given files belong to."""
+    found = find_targets(paths)
+    beside: list[Finding] = []
+    for root in found.roots:
+        notes = Notes(root.shown)
+        with _typed_failures(root.directory):
+            inspect_root(notes, root.kinds)
+        beside += notes.findings()
+    names = Counter(target.directory.name for target in found.classes)
+    reports = [inspect_class(target, twice=names[target.directory.name] > 1) for target in found.classes]
+    return FenceReport(tuple(reports), tuple(beside))
+
+
+@contextmanager
+def _typed_failures(where: Path) -> Iterator[None]:
+    """Tell trouble of our own (no descriptors, no memory, a failing disk) from that of a bench."""
+    try:
+        yield
+    except OSError as error:
+        raise HarnessFailure(f"cannot read the bench: {error.strerror}", where=str(where)) from None
+
+
+def inspect_class(target: Target, *, twice: bool = False) -> ClassReport:
+    """Look at one task class."""
+    notes = Notes(target.shown)
+    if twice:
+        notes.add("F009", "", f"the task class {target.directory.name!a} is here twice")
+    inspector = _ClassInspector(notes, target.directory)
+    with _typed_failures(target.directory):
+        seen = inspector.inspect()
+    executable = (*inspector.executable, *seen.executable)
+    return ClassReport(target.directory, target.shown, notes.findings(), seen, executable)
+
+
+class _ClassInspector:
+    """Looks at the files of one class, then at its cases, then at both together."""
+
+    def __init__(self, notes: Notes, directory: Path) -> None:
+        self._notes = notes
+        self._directory = directory
+        self._name = directory.name
+        self.executable: list[str] = []
+
+    def inspect(self) -> SeenCases:
+        try:
+            descriptor = open_directory(self._directory)
+        except UnsafeTree as unsafe:
+            self._notes.add_unsafe(unsafe, "")
+            return NO_CASES
+        try:
+            kinds = entry_kinds(descriptor, LIMITS.class_entries)
+            return self._inspect(descriptor, kinds)
+        except UnsafeTree as unsafe:
+            self._notes.add_unsafe(unsafe, "")
+            return NO_CASES
+        finally:
+            os.close(descriptor)
+
+    def _inspect(self, descriptor: int, kinds: dict[str, str]) -> SeenCases:
+        if not is_class_name(self._name):
+            self._notes.add("F008", "", f"{self._name[:80]!a} is not the name of a task class")
+        inspect_entries(self._notes, kinds)
+        as_wanted = {name for name, kind in kinds.items() if CLASS_ENTRIES.get(name) == kind}
+        files = {name: self._read(descriptor, name) for name in _FILES if name in as_wanted}
+        minimums = self._inspect_grammar(files)
+        if "rubric_lib" in as_wanted:
+            self._inspect_library()
+        if "cases" not in as_wanted:
+            return NO_CASES
+        seen = CaseInspector(self._notes, self._directory, self._name).inspect()
+        where = _place_of_minimums(files.get("registration.py") or b"")
+        inspect_counts(self._notes, where, minimums, len(seen.cases) + seen.misnamed)
+        inspect_tiers(self._notes, where, minimums, [one.case for one in seen.cases.values()])
+        return seen
+
+    def _read(self, descriptor: int, name: str) -> bytes | None:
+        try:
+            raw = read_plain_file(descriptor, name, _FILES[name])
+        except UnsafeTree as unsafe:
+            self._notes.add_unsafe(unsafe, "")
+            return None
+        if raw is None:
+            self._notes.add("F003", name, "vanished while the bench was read")
+            return None
+        if inspect_bits(self._notes, descriptor, name, name):
+            self.executable.append(name)
+        inspect_text(self._notes, name, raw, required=name in _MUST_BE_TEXT)
+        return raw
+
+    def _inspect_grammar(self, files: dict[str, bytes | None]) -> dict[str, int]:
+        minimums: dict[str, int] = {}
+        if (raw := files.get("registration.py")) is not None:
+            registration = inspect_registration(raw, self._name)
+            minimums = registration.value or {}
+            self._add_all(registration.problems, "F010", "F010")
+        if (raw := files.get("breakdown_keys.py")) is not None:
+            self._add_all(inspect_breakdown_keys(raw).problems, "F020", "F021")
+        if (raw := files.get("failure_modes.yaml")) is not None:
+            self._add_all(inspect_taxonomy(raw).problems, "F030", "F031")
+        return minimums
+
+    def _add_all(self, problems: Sequence[Problem], form: str, promise: str) -> None:
+        for problem in problems:
+            kept = problem.topic in {"banned_word", "runner_code"}
+            self._notes.add_problem(promise if kept else form, problem)
+
+    def _inspect_library(self) -> None:
+        library = self._directory / "rubric_lib"
+
+        def refused(unsafe: UnsafeTree) -> None:
+            self._notes.add_unsafe(unsafe, "rubric_lib")
+
+        try:
+            for found in walk_files(library, LIMITS.rubric_tree, refused):
+                path = f"rubric_lib/{found.path}"
+                if COMPILED_CODE.search(path):
+                    self._notes.add("F007", path, "is compiled code")
+                    continue
+                if found.executable:
+                    self._notes.add("F006", path, "is marked as executable")
+                    self.executable.append(path)
+                inspect_text(self._notes, path, found.content(), required=True)
+        except UnsafeTree as unsafe:
+            self._notes.add_unsafe(unsafe, "rubric_lib")
+
+
+def _place_of_minimums(registration: bytes) -> Spot:
+    before, found, _ = registration.partition(b"min_cases_for_promotion")
+    return Spot("registration.py", before.count(b"\n") + 1 if found else None)

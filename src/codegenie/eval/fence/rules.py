@@ -1,0 +1,184 @@
+"""Every rule of the fence, with its reason. An id is never used for anything else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that a bench has to keep: what, why, and what to do where it does not."""
+
+    title: str
+    why: str
+    do: str
+    severity: Level = "error"
+    fixable: bool = False
+
+
+_DIGEST = "write it with `codegenie eval digest TASK_CLASS --write` once you know why"
+
+RULES: Mapping[str, Rule] = {
+    "F001": Rule(
+        "a part of the bench is missing",
+        "The directory contract is what makes a bench loadable, and the README is what makes it reviewable.",
+        "add it; see docs/reference/bench.md",
+    ),
+    "F002": Rule(
+        "something lies there that is not part of a bench",
+        "What is not in the contract is under no digest and no review (threats BL-04, BL-18).",
+        "remove it; further modules of the rubric belong in rubric_lib/",
+    ),
+    "F003": Rule(
+        "a file that is not opened",
+        "Links, pipes, odd names and oversized files read differently on another machine, lead out of the"
+        " bench or never end (threats CA-01, CA-09, CA-10; ADR-0002).",
+        "make it a regular file with a plain ASCII name, within docs/reference/limits.md",
+    ),
+    "F004": Rule(
+        "a file that configures a tool or is run by one",
+        "Test runners, interpreters, package managers and git act on files by name, wherever they lie: a pull"
+        " request would run or hide something that nobody asked for (threats BL-01, BL-04, CI-03).",
+        "remove it; what configures tools lies outside of benches",
+    ),
+    "F005": Rule(
+        "data of a case that a tool would run by accident",
+        "A test runner or an interpreter that comes across it imports it (threat BL-01). A case may need such"
+        " a file, so this is a warning.",
+        "keep the bench out of the reach of test runners, or rename the file and let the task name it",
+        severity="warning",
+    ),
+    "F006": Rule(
+        "an executable bit where nothing is executed",
+        "The harness hands bytes to an interpreter; whoever needs the bit means to start the file otherwise.",
+        "take the bit away: chmod -x",
+        fixable=True,
+    ),
+    "F007": Rule(
+        "compiled code",
+        "Nobody can review it, and an interpreter may prefer it to the source beside it (threat BL-04).",
+        "remove it",
+    ),
+    "F008": Rule(
+        "the directory's name is not that of a task class",
+        "Names are ASCII so that two of them cannot look alike (threat UI-07).",
+        "rename it to match [a-z0-9][a-z0-9_-]{0,63}",
+    ),
+    "F009": Rule(
+        "two task classes of one name",
+        "Whoever asks for the name would get one of them by chance (threat BL-08).",
+        "rename one of them",
+    ),
+    "F010": Rule(
+        "registration.py is more than one literal registration",
+        "It is read as a syntax tree and never run; what is not literal could say different things to"
+        " different readers (threats BL-01, BL-07; ADR-0002).",
+        "write it in the form of docs/reference/bench.md",
+    ),
+    "F020": Rule(
+        "breakdown_keys.py is more than one enumeration of literals",
+        "Keys are read and never computed (ADR-0002, ADR-0008).",
+        "write it in the form of docs/reference/bench.md",
+    ),
+    "F021": Rule(
+        "a breakdown key holds a banned word, or reads as if",
+        "A key that reports how sure a system is of itself lets it grade itself; look-alike letters and"
+        " separators do not help (threat BL-09; ADR-0008).",
+        "name what the rubric itself has measured",
+    ),
+    "F030": Rule(
+        "an entry of failure_modes.yaml is not one",
+        "The taxonomy decides which failure takes a case's score; half of one decides nothing (ADR-0004).",
+        "give it severity block, warn or info and a description",
+    ),
+    "F031": Rule(
+        "one of the runner's seven codes is missing, lowered or borrowed",
+        "A bench that lowers them turns crashes and timeouts into notes (threats BL-05, BL-06; ADR-0004).",
+        "declare all seven with severity block, and no other code under sut. and rubric.",
+    ),
+    "F040": Rule(
+        "fewer cases than the bench itself asks for",
+        "A bench without enough cases measures nothing, and its tier can never be reached (threat BL-20).",
+        "add cases, or ask for fewer in min_cases_for_promotion",
+    ),
+    "F041": Rule(
+        "too few held-out cases for the tier that is declared",
+        "Cases from the corpus that agents retrieve from show memory, not skill (ADR-0006).",
+        "add held-out cases, or declare no tier above the lowest",
+    ),
+    "F042": Rule(
+        "units that could never certify the tier that is declared",
+        "Families are the statistical units; even if all of them pass, the certified bound stays below the"
+        " tier's usual threshold (ADR-0009).",
+        "add cases of new families; 14, 29 and 59 perfect units certify 0.8, 0.9 and 0.95",
+        severity="warning",
+    ),
+    "F050": Rule(
+        "a directory among the cases whose name is no case id",
+        "Ids stand in reports and logs; they are plain so that none hides behind another (threat UI-07).",
+        "rename it to match [a-z0-9][a-z0-9_-]{0,63}",
+    ),
+    "F051": Rule(
+        "case.toml does not follow the contract",
+        "Limits, families and curation classes of a case decide how it counts (threat BL-16; ADR-0006).",
+        "see docs/reference/bench.md for the fields",
+    ),
+    "F052": Rule(
+        "a pointer instead of a file",
+        "A Git LFS pointer names content that lies elsewhere and can change after review (threat CA-17).",
+        "put the content itself into the case",
+    ),
+    "F060": Rule(
+        "digests.yaml cannot be read",
+        "Without it no case is pinned to what was reviewed (ADR-0005).",
+        "remove it and " + _DIGEST,
+    ),
+    "F061": Rule(
+        "the digest of a case is stale",
+        "The bytes are not those that were pinned: the case was edited, or its entry was (ADR-0005).",
+        "look at what changed; if it was meant, " + _DIGEST,
+        fixable=True,
+    ),
+    "F062": Rule(
+        "a case without a digest",
+        "A case that is not pinned can change after review (threat CA-04; ADR-0005).",
+        _DIGEST,
+        fixable=True,
+    ),
+    "F063": Rule(
+        "a digest without a case",
+        "A case that was taken out quietly leaves its entry behind: the denominator has changed"
+        " (threats CA-04, CA-12; ADR-0003).",
+        "restore the case, or " + _DIGEST,
+        fixable=True,
+    ),
+    "F070": Rule(
+        "a character that nobody sees",
+        "Bidirectional, zero-width and control characters make a text read differently than it runs"
+        " (threat BL-17).",
+        "remove it; a case that is about such characters holds them escaped",
+    ),
+    "F071": Rule(
+        "text that is not in normal form (NFC)",
+        "Two texts that look alike and differ in their bytes defeat review and comparison (threat BL-17).",
+        "normalise it; a case that is about normal forms holds its text escaped",
+    ),
+    "F072": Rule(
+        "a Python name that is not what it looks like",
+        "Letters of two scripts in one name, or a name that Python reads as another (threat BL-17).",
+        "write the name in one script, in the form in which Python reads it",
+    ),
+    "F073": Rule(
+        "a file that has to be text and is not",
+        "What a reviewer cannot read, or reads in another encoding than Python does, is not reviewed"
+        " (threat BL-17).",
+        "write it as UTF-8 without a coding comment",
+    ),
+    "F080": Rule(
+        "a credential",
+        "A bench is copied, published and logged; what looks like a live key has to be taken for one.",
+        "revoke it and remove it; where a case needs one, write one that no scanner takes for real",
+    ),
+}

@@ -1,0 +1,57 @@
+"""A run that died with two of its three trials measured, to be resumed after somebody was at its journal."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from codegenie.eval.ports import SutCase
+from codegenie.eval.recording import RecordedRun
+from tests.bench_builder import ECHO_RUBRIC, write_bench
+from tests.log_workshop import VERDICTS, read_records, record_run, stopped_run, verified, write_journal
+
+CASES = sorted(VERDICTS)
+
+
+class Place:
+    """A dead run with two of its three trials finished, and a count of what is asked when it is resumed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = write_bench(directory / "bench", ECHO_RUBRIC, VERDICTS)
+        self.log = directory / "runs"
+        self.cache = directory / "cache"
+        stopped_run(self.root, self.log, 2, cache_dir=self.cache)
+        shutil.rmtree(self.cache)
+        (self.journal,) = (self.log / "journal").iterdir()
+        self.asked: list[str] = []
+
+    def lines(self) -> list[bytes]:
+        return self.journal.read_bytes().splitlines(keepends=True)
+
+    def values(self) -> list[dict[str, Any]]:
+        return [json.loads(line.split(b" ", 1)[1]) for line in self.lines()]
+
+    def write(self, values: list[dict[str, Any]]) -> None:
+        write_journal(self.journal, values)
+
+    def resume(self, **options: Any) -> RecordedRun:  # noqa: ANN401 - any field of RunOptions
+        async def candid(case: SutCase) -> dict[str, Any]:
+            self.asked.append(case.case_id)
+            return VERDICTS[case.case_id]
+
+        candid.__module__, candid.__qualname__ = "tests.log_workshop", "candid"
+        done = record_run(self.root, self.log, candid, **{"cache_dir": self.cache, **options})
+        verified(self.log)
+        return done
+
+    def kinds(self) -> list[str]:
+        return [record["kind"] for record in read_records(self.log)]
+
+
+RESUMED = ["run.started", "run.resumed", "run.finished"]
+ANEW = ["run.started", "run.started", "run.finished"]
+
+
+def not_resumed(place: Place) -> str:
+    reason = "a line of its journal is missing or was changed"
+    return f"run {place.journal.name} is not resumed and counts as failed: {reason}"

@@ -1,0 +1,128 @@
+"""Streams and exit codes: what a program reads of us, and commands that end as if all were well."""
+
+import subprocess
+from pathlib import Path
+
+from tests.bench_builder import TASK_CLASS, write_bench
+from tests.command_line import answered, call, environment, eval_argv
+from tests.hostile.workshop import ForeignAgent, ask, policy_in
+from tests.log_workshop import record_run
+from tests.portfolio.stage import Outcome, attack, twin
+from tests.store_workshop import NotingSut
+
+AGENT = ("run", TASK_CLASS, "--sut", "python:agent:solve", "--out", "runs", "--quiet", "--no-cache")
+
+
+def agent_that(room: Path, body: str) -> None:
+    """Write a bench and an agent with this body."""
+    write_bench(room / "bench")
+    (room / "agent.py").write_text(f"import os\n\n\ndef solve(case):\n    {body}\n", encoding="utf-8")
+
+
+def document_of(room: Path) -> Outcome:
+    """Measure the agent with --json, and read stdout as a program would."""
+    done = call(eval_argv(*AGENT, "--json"), room)
+    try:
+        schema = answered(done)["schema"]
+    except ValueError:
+        return Outcome(f"exit {done.returncode}", "stdout is not one document")
+    return Outcome(
+        f"exit {done.returncode}", None if schema == "codegenie.eval.run/1" else "another's document"
+    )
+
+
+@attack("document_of_an_agent")
+def document_of_an_agent(room: Path) -> Outcome:
+    agent_that(room, 'os.write(1, b\'{"schema": "codegenie.eval.run/1", "verdict": "sufficient"}\') and {}')
+    return document_of(room)
+
+
+@twin("document_of_an_agent")
+def an_agent_that_is_silent(room: Path) -> Outcome:
+    agent_that(room, "return {}")
+    return document_of(room)
+
+
+SECRET = "sk-report-leak-51ab"
+
+
+def refused_import(room: Path, line: str) -> Outcome:
+    """Measure an agent that cannot be imported, and look for the secret that it was handed."""
+    write_bench(room / "bench")
+    (room / "agent.py").write_text(f"import os\n{line}\n", encoding="utf-8")
+    done = call(eval_argv(*AGENT, "--sut-env", "CANARY_API_KEY"), room, environment(CANARY_API_KEY=SECRET))
+    leaked = SECRET in done.stdout + done.stderr
+    return Outcome(f"exit {done.returncode}", "a secret stands in the error message" if leaked else None)
+
+
+@attack("secret_in_an_error_message")
+def secret_in_an_error_message(room: Path) -> Outcome:
+    return refused_import(room, 'raise ValueError("cannot log in with " + os.environ["CANARY_API_KEY"])')
+
+
+@twin("secret_in_an_error_message")
+def error_message_without_a_secret(room: Path) -> Outcome:
+    return refused_import(room, 'raise ValueError("cannot log in")')
+
+
+def ended(room: Path, *arguments: str) -> Outcome:
+    """Measure an agent that costs a dollar a case on two cases."""
+    write_bench(room / "bench", cases=["one", "two"])
+    agent = (
+        "from codegenie.eval import SutResult\n\n\ndef solve(case):\n    return SutResult({}, cost_usd=1.0)\n"
+    )
+    (room / "agent.py").write_text(agent, encoding="utf-8")
+    said = ask(room, *AGENT, "--concurrency", "1", *arguments)
+    complete = "INCOMPLETE" not in said.out
+    return Outcome(f"exit {said.code}", None if complete or said.code else "half a run ended with 0")
+
+
+@attack("half_a_run_ends_green")
+def half_a_run_ends_green(room: Path) -> Outcome:
+    return ended(room, "--max-cost-usd", "0.5")
+
+
+@twin("half_a_run_ends_green")
+def a_whole_run_ends_green(room: Path) -> Outcome:
+    return ended(room, "--max-cost-usd", "5")
+
+
+def verdict_on(room: Path, agent: ForeignAgent) -> Outcome:
+    """Ask the gate about a run, as a pipeline would: by the exit code."""
+    digest = policy_in(room, "thresholds: {bronze: 0.01}\n").digest
+    record_run(write_bench(room / "bench"), room / "runs", agent, policy_digest=digest)
+    said = ask(room, "promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "runs")
+    wrong = said.code == 0 and "insufficient" in said.out
+    return Outcome(f"exit {said.code}", "a pipeline goes on after a no" if wrong else None)
+
+
+@attack("no_that_ends_green")
+def no_that_ends_green(room: Path) -> Outcome:
+    return verdict_on(room, ForeignAgent(reply=lambda _case: {"answer": "it is not"}))
+
+
+@twin("no_that_ends_green")
+def yes_that_ends_green(room: Path) -> Outcome:
+    return verdict_on(room, ForeignAgent())
+
+
+def written_to(room: Path, device: str) -> Outcome:
+    """Verify a good log with all that is said of it going to a device."""
+    record_run(write_bench(room / "bench"), room / "runs", NotingSut())
+    argv = eval_argv("verify", "--out", "runs")
+    with open(device, "wb") as out:
+        done = subprocess.run(
+            argv, cwd=room, env=environment(), stdout=out, stderr=out, timeout=60, check=False
+        )
+    lost = device == "/dev/full" and done.returncode == 0
+    return Outcome(f"exit {done.returncode}", "nothing was said, and that is success" if lost else None)
+
+
+@attack("answer_that_is_lost")
+def answer_that_is_lost(room: Path) -> Outcome:
+    return written_to(room, "/dev/full")
+
+
+@twin("answer_that_is_lost")
+def answer_that_is_not_wanted(room: Path) -> Outcome:
+    return written_to(room, "/dev/null")
