@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 
-def whole_run(bench: str, concurrency: str) -> dict[str, float]:
+def whole_run(
+    bench: str, concurrency: str, isolation: str = "subprocess", spawn: str = "zygote"
+) -> dict[str, float]:
     """Run every case and say how many were scored and how large this process became."""
     import asyncio
 
@@ -27,7 +29,7 @@ def whole_run(bench: str, concurrency: str) -> dict[str, float]:
     from codegenie.eval.runner import Runner
     from codegenie.eval.suts.own import NullSut
 
-    options = RunOptions(concurrency=int(concurrency), isolation="subprocess")
+    options = RunOptions(concurrency=int(concurrency), isolation=isolation, spawn=spawn)  # type: ignore[arg-type]
     report = asyncio.run(
         Runner().run_eval(
             task_class_name=Path(bench).name,

@@ -7,10 +7,11 @@ from typing import Any
 
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.digests import digest_statuses, write_digests
+from codegenie.eval.evidence import IsolationProof
 from codegenie.eval.loader import load_task_class
 from codegenie.eval.memory import StoredMemory
 from codegenie.eval.models import BenchCase, IsolationClass, RunOptions, SutBoundary, SutIdentity
-from codegenie.eval.ports import RubricRun, SutAnswer, SutCase, SutFault, SutRunner
+from codegenie.eval.ports import Room, RubricRun, SutAnswer, SutCase, SutFault, SutRunner
 from codegenie.eval.recording import RecordedRun, RunParts
 from codegenie.eval.runner import Runner
 from codegenie.eval.trial import Stop
@@ -92,10 +93,12 @@ class NoRubrics:
     """Stands where rubrics are run, for what only needs to know in which class."""
 
     isolation_class: IsolationClass = "subprocess"
+    proof = IsolationProof(isolation_class="subprocess", kernel="none")
+    wants_parcel = False
 
-    async def run(self, directory: Path, request: bytes, seconds: float) -> RubricRun:
+    async def run(self, room: Room, request: bytes, seconds: float) -> RubricRun:
         """Run nothing."""
-        raise RuntimeError(f"{directory}: {request!r}: {seconds}")
+        raise RuntimeError(f"{room}: {request!r}: {seconds}")
 
     async def close(self) -> None:
         """Hold nothing."""

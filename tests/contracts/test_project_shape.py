@@ -27,6 +27,9 @@ PARAMETERS = 5
 BROAD_EXCEPT_ROOMS = {
     "codegenie/eval/suts/in_process.py",
     "codegenie/eval/cli/__init__.py",
+    "codegenie/eval/isolation/confinement/guardian.py",
+    "codegenie/eval/isolation/confinement/interpreter.py",
+    "codegenie/eval/isolation/confinement/zygote.py",
 }
 ROOMLESS_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 

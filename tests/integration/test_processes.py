@@ -15,16 +15,14 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.keepers import KeeperPool, keeper_pool
 from codegenie.eval.processes import (
     Keeper,
-    KeeperPool,
     ProcessEnd,
     ProcessRequest,
-    read_head,
-    read_tail,
     real_interpreter,
-    stream_file,
 )
+from codegenie.eval.streams import read_head, read_tail, stream_file
 
 
 async def run_python(keeper: Keeper, source: str, directory: Path, seconds: float = 20.0) -> ProcessEnd:
@@ -44,7 +42,7 @@ async def run_python(keeper: Keeper, source: str, directory: Path, seconds: floa
 
 @asynccontextmanager
 async def pool_of(limits: Mapping[str, int] | None = None) -> AsyncIterator[KeeperPool]:
-    pool = KeeperPool(None, limits or {})
+    pool = keeper_pool(None, limits or {})
     try:
         yield pool
     finally:
@@ -232,7 +230,7 @@ def test_a_keeper_is_used_again_and_one_that_was_tampered_with_is_not(tmp_path: 
 
 def test_a_pool_that_is_closed_ends_what_was_lent_out_when_it_comes_back(tmp_path: Path) -> None:
     async def run() -> Keeper:
-        pool = KeeperPool(None, {})
+        pool = keeper_pool(None, {})
         async with pool.borrowed() as keeper:
             await pool.close()
             assert (await run_python(keeper, "pass", tmp_path)).exit_code == 0
@@ -240,12 +238,12 @@ def test_a_pool_that_is_closed_ends_what_was_lent_out_when_it_comes_back(tmp_pat
 
     keeper = asyncio.run(run())
     assert not keeper.alive
-    assert keeper._process.returncode is not None  # noqa: SLF001 - reaped: no zombie
+    assert vars(keeper._process)["returncode"] is not None  # noqa: SLF001 - reaped: no zombie
 
 
 def test_closing_a_pool_leaves_no_zombie_even_when_it_is_cancelled(tmp_path: Path) -> None:
     async def run() -> list[int | None]:
-        pool = KeeperPool(None, {})
+        pool = keeper_pool(None, {})
         keepers = []
         async with pool.borrowed() as one, pool.borrowed() as two:
             keepers = [one, two]
@@ -256,7 +254,7 @@ def test_closing_a_pool_leaves_no_zombie_even_when_it_is_cancelled(tmp_path: Pat
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
-        return [keeper._process.returncode for keeper in keepers]  # noqa: SLF001 - likewise
+        return [vars(keeper._process)["returncode"] for keeper in keepers]  # noqa: SLF001 - likewise
 
     assert None not in asyncio.run(run())
 
@@ -265,12 +263,12 @@ ORPHANING_HARNESS = """
 import asyncio, os, signal, sys, textwrap
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from codegenie.eval.processes import KeeperPool
+from codegenie.eval.keepers import keeper_pool
 from tests.integration.test_processes import heart, run_python, until_it_beats
 
 async def main():
     directory = Path({directory!r})
-    pool = KeeperPool(directory / "run", {{}})
+    pool = keeper_pool(directory / "run", {{}})
     async with pool.borrowed() as keeper:
         running = asyncio.ensure_future(run_python(keeper, heart(directory), directory))
         {before}

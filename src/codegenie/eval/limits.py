@@ -69,6 +69,13 @@ class Limits:
     child_open_files: int = 256
     # Wall clock covers one thread; this stops several from burning all cores for the whole deadline.
     child_cpu_seconds: int = 600
+    # What a confined rubric may write beside its copy of the case: it lies in memory.
+    scratch_bytes: int = 64 * MIB
+    scratch_entries: int = 4_096
+    # One zygote serves this many cases. It keeps nothing of any; what we do not know of ends with it.
+    zygote_cases: int = 500
+    # Namespaces, a root of mounts and one fork; some 50 ms on a quiet machine.
+    zygote_seconds: float = 20.0
     # What a helper process (multiprocessing's resource tracker, for one) needs to notice its parent's exit.
     leak_grace_seconds: float = 0.25
     # Writing a record takes milliseconds; whoever holds the log for longer is stuck, or wants us to be.

@@ -209,6 +209,10 @@ class Selection(Record):
     available_cases: int
 
 
+Spawn = Literal["zygote", "cold"]
+"""How a confined rubric comes to its interpreter: as a copy of one that is there, or in a fresh one."""
+
+
 class RunOptions(Record):
     """How a run is carried out."""
 
@@ -217,6 +221,7 @@ class RunOptions(Record):
     timeout_seconds: Annotated[float, Field(gt=0)] | None = None
     max_cost_usd: Annotated[float, Field(ge=0)] | None = None
     isolation: Literal["auto", "namespace", "landlock", "subprocess"] = "auto"
+    spawn: Spawn = "zygote"
     # None: nothing is reused. `fresh`: a new measurement, which is kept but takes nothing from the store.
     cache_dir: Path | None = None
     fresh: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from codegenie.eval.evidence import Answer, TrialEvidence
+    from codegenie.eval.evidence import Answer, IsolationProof, TrialEvidence
     from codegenie.eval.models import BenchCase, IsolationClass, SutBoundary, SutIdentity, TrialScore
 
 
@@ -93,6 +93,10 @@ class SutRunner(ABC):
         """End everything that is still held open."""
 
 
+Room: TypeAlias = "Path | int"
+"""A private copy of a case: a directory, or the descriptor of a parcel that the rubric's process unpacks."""
+
+
 @dataclass(frozen=True, slots=True)
 class RubricRun:
     """What a rubric child left behind: capped bytes and how it ended. Untrusted."""
@@ -111,9 +115,11 @@ class RubricRunner(Protocol):
     """Runs a rubric where it can hurt nobody and returns what it wrote, unparsed."""
 
     isolation_class: IsolationClass
+    proof: IsolationProof
+    wants_parcel: bool
 
-    async def run(self, directory: Path, request: bytes, seconds: float) -> RubricRun:
-        """Run `rubric.py` in `directory`, its private copy of the case, with `request` on stdin.
+    async def run(self, room: Room, request: bytes, seconds: float) -> RubricRun:
+        """Run `rubric.py` in `room`, its private copy of the case, with `request` on stdin.
 
         When the call returns, or is cancelled, every process that the rubric started has ended.
         """
@@ -133,6 +139,10 @@ class CaseStore(Protocol):
 
     def for_rubric(self, case: BenchCase) -> AbstractContextManager[Path]:
         """Give a directory that holds the rubric, `input/` and `expected/`."""
+        ...
+
+    def parcel_for_rubric(self, case: BenchCase) -> AbstractContextManager[int]:
+        """Give the same, packed in an anonymous file."""
         ...
 
 

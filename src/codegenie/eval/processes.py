@@ -11,21 +11,14 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.limits import LIMITS
-
-_KEEPER_PROGRAM = Path(__file__).with_name("keeper.py")
-_LIMITS_HINT = "see the limits of this machine, or lower --concurrency"
-_KEEPER_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 def real_interpreter() -> str:
@@ -43,6 +36,60 @@ class ProcessRequest:
     environment: Mapping[str, str]
     streams: tuple[int, ...]
     seconds: float
+
+    def message(self) -> dict[str, Any]:
+        """Return what a keeper is told."""
+        return {
+            "argv": self.argv,
+            "cwd": self.directory,
+            "env": dict(self.environment),
+            "seconds": self.seconds,
+        }
+
+
+class Request(Protocol):
+    """What a keeper of any kind is asked to do; `directory` is where strays would be found, if anywhere."""
+
+    @property
+    def directory(self) -> str | None:
+        """The directory in which the process works, if the host sees it."""
+        ...
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """The descriptors that go with the message."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """The deadline."""
+        ...
+
+    def message(self) -> dict[str, Any]:
+        """Return what the keeper is told."""
+        ...
+
+
+class Handle(Protocol):
+    """A process that was started for us."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return None while it lives."""
+        ...
+
+    def wait(self) -> int:
+        """Wait for its end."""
+        ...
+
+    def kill(self) -> None:
+        """End it."""
+        ...
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,43 +109,27 @@ class _KeeperLost(Exception):  # noqa: N818 - internal: the connection to a keep
 
 
 class Keeper:
-    """The harness's end of one keeper process."""
+    """The harness's end of one process that keeps others."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        try:
-            ours, theirs = socket.socketpair()
-        except OSError as error:
-            raise HarnessFailure(f"cannot make a socket: {error}", hint=_LIMITS_HINT) from None
-        try:
-            self._process = subprocess.Popen(
-                [real_interpreter(), "-I", "-S", "-B", str(_KEEPER_PROGRAM), json.dumps(dict(settings))],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=_KEEPER_ENVIRONMENT,
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            ours.close()
-            raise HarnessFailure(f"cannot start a process: {error}", hint=_LIMITS_HINT) from None
-        finally:
-            theirs.close()
-        ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        self._socket = ours
+    def __init__(self, process: Handle, connection: socket.socket) -> None:
+        connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        self._process = process
+        self._socket = connection
         self._buffer = b""
         self._said: dict[str, Any] | None = None
         self._child: int | None = None
         self._in_use = True
+        self.served = 0
 
     @property
     def alive(self) -> bool:
         """Whether it can be asked again. One that was ended while it was idle cannot."""
         return self._in_use and self._process.poll() is None
 
-    async def run(self, request: ProcessRequest) -> ProcessEnd:
+    async def run(self, request: Request) -> ProcessEnd:
         """Run one process to the end of its whole tree, also when cancelled."""
         self._said = None
+        self.served += 1
         try:
             await self._send(request)
             answer = await self._answer(request.seconds + LIMITS.leak_grace_seconds + 1.0)
@@ -119,14 +150,8 @@ class Keeper:
             self._give_up(request.directory)
         return _process_end(answer)
 
-    async def _send(self, request: ProcessRequest) -> None:
-        message = {
-            "argv": request.argv,
-            "cwd": request.directory,
-            "env": dict(request.environment),
-            "seconds": request.seconds,
-        }
-        raw = json.dumps(message).encode() + b"\n"
+    async def _send(self, request: Request) -> None:
+        raw = json.dumps(request.message()).encode() + b"\n"
         sent = socket.send_fds(self._socket, [raw], list(request.streams))
         if sent < len(raw):
             # An environment may be larger than the socket's buffer; the descriptors went with the first part.
@@ -187,7 +212,7 @@ class Keeper:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._child, signal.SIGKILL)
 
-    async def _cancel(self, directory: str) -> None:
+    async def _cancel(self, directory: str | None) -> None:
         answer = None
         # Cancelled a second time: somebody is in a hurry.
         with contextlib.suppress(_KeeperLost, OSError, asyncio.CancelledError):
@@ -199,14 +224,15 @@ class Keeper:
         if answer is None or not answer.get("fit"):
             self._give_up(directory)
 
-    def _give_up(self, directory: str) -> None:
+    def _give_up(self, directory: str | None) -> None:
         """End a keeper that no longer answers, and as much of its tree as can still be named."""
         self._in_use = False
         self._end_child()
         self._process.kill()
         self._process.wait()
         self._socket.close()
-        _end_strays(directory)
+        if directory is not None:
+            _end_strays(directory)
 
     def dismiss(self) -> None:
         """Tell an idle keeper to leave."""
@@ -278,96 +304,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name.removeprefix("SIG")
     except ValueError:
         return str(number)
-
-
-class KeeperPool:
-    """Keepers with the same limits, made when they are first needed and used again."""
-
-    def __init__(
-        self, directory: Path | None, limits: Mapping[str, int], *, renounce_privileges: bool = False
-    ) -> None:
-        self._settings = {
-            "directory": None if directory is None else str(directory),
-            "limits": dict(limits),
-            "renounce_privileges": renounce_privileges,
-            "leak_grace_seconds": LIMITS.leak_grace_seconds,
-        }
-        self._idle: list[Keeper] = []
-        self._closed = False
-
-    def open(self) -> None:
-        """Start the first keeper now: it removes the directory should the harness die before any case."""
-        self._idle.append(Keeper(self._settings))
-
-    @asynccontextmanager
-    async def borrowed(self) -> AsyncIterator[Keeper]:
-        """Lend one keeper; it comes back only if it still lives."""
-        keeper = self._living() or Keeper(self._settings)
-        try:
-            yield keeper
-        finally:
-            if self._closed or not keeper.alive:
-                keeper.dismiss()
-                keeper.reap()
-            else:
-                self._idle.append(keeper)
-
-    def _living(self) -> Keeper | None:
-        while self._idle:
-            keeper = self._idle.pop()
-            if keeper.alive:
-                return keeper
-            keeper.dismiss()
-        return None
-
-    async def close(self) -> None:
-        """End every idle keeper; one that is lent out ends when it comes back."""
-        self._closed = True
-        leaving, self._idle = self._idle, []
-        for keeper in leaving:
-            keeper.dismiss()
-        try:
-            for keeper in leaving:
-                await keeper.left()
-        finally:
-            for keeper in leaving:
-                keeper.reap()
-
-
-@contextmanager
-def stream_file(content: bytes = b"") -> Iterator[int]:
-    """Give a descriptor of an anonymous file, for one standard stream of a child."""
-    try:
-        descriptor = _anonymous_file()
-    except OSError as error:
-        raise HarnessFailure(f"cannot make a file for a child's stream: {error}") from None
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        yield descriptor
-    except OSError as error:
-        raise HarnessFailure(f"cannot write a child's input: {error}") from None
-    finally:
-        os.close(descriptor)
-
-
-def _anonymous_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("stream", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def read_head(descriptor: int, limit: int) -> tuple[bytes, bool]:
-    """Return the first `limit` bytes and whether there were more. Only once the writer is dead."""
-    size = os.fstat(descriptor).st_size
-    # A buffer of the size that is needed: one of a megabyte costs more than the rest of the reading.
-    return os.pread(descriptor, min(size, limit), 0), size > limit
-
-
-def read_tail(descriptor: int, limit: int) -> tuple[bytes, bool]:
-    """Return the last `limit` bytes and whether there were more. Only once the writer is dead."""
-    size = os.fstat(descriptor).st_size
-    return os.pread(descriptor, limit, max(0, size - limit)), size > limit

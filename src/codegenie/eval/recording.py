@@ -17,7 +17,6 @@ from codegenie.eval.audit_chain import broken
 from codegenie.eval.cache import OutcomeStore
 from codegenie.eval.errors import EvalError
 from codegenie.eval.evidence import (
-    IsolationProof,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -70,7 +69,7 @@ class RunParts:
             taxonomy_digest=task_class.taxonomy_digest,
             case_set_digest=self.plan.case_set_digest,
             policy_digest=self.plan.options.policy_digest,
-            isolation=IsolationProof(isolation_class=self.rubrics.isolation_class, kernel=os.uname().release),
+            isolation=self.rubrics.proof,
             selection=self.plan.selection,
             trials=self.plan.options.trials,
             cases=self.plan.cases,

@@ -9,7 +9,7 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.ports import CaseStore, RubricRunner
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.trial import rubric_request
+from codegenie.eval.trial import judge_in_room
 from codegenie.eval.validation import bounded, judge
 
 Kind = Literal["differs", "nondeterministic"]
@@ -56,8 +56,5 @@ class Rescorer:
 
     async def _judge(self, trial: TrialEvidence, output: bytes) -> Answer:
         case = self.cases[trial.case_id]
-        with self.store.for_rubric(case) as directory:
-            run = await self.rubrics.run(
-                directory, rubric_request(case, output), float(case.rubric_wall_clock_seconds)
-            )
+        run = await judge_in_room(self.store, self.rubrics, case, output)
         return bounded(judge(run, self.task_class, self.redactor), self.answer_bytes)

@@ -128,7 +128,7 @@ class Runner:
         async with AsyncExitStack() as held:
             directory = held.enter_context(run_directory())
             held.push_async_callback(sut.close)
-            rubrics = rubric_runner(plan.options.isolation, directory)
+            rubrics = await rubric_runner(plan.options.isolation, plan.options.spawn, directory)
             held.push_async_callback(rubrics.close)
             await stop.unless_agents_stop(sut.prepare())
             store = held.enter_context(closing(CaseSnapshots(plan.task_class, directory)))

@@ -8,7 +8,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,9 +17,12 @@ from codegenie.eval.errors import BenchCaseDigestMismatch, HarnessFailure
 from codegenie.eval.files import FoundFile, UnsafeTree, walk_files, write_private
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
+from codegenie.eval.parcels import Packer, packed
 from codegenie.eval.removal import Sweeper, Unfinished, for_entries, remove_tree
+from codegenie.eval.streams import stream_file
 
 _HELPER = Path(__file__).parent / "isolation" / "codegenie_rubric.py"
+_FOR_RUBRICS = ("input/", "expected/")
 _LOG = logging.getLogger(__name__)
 RUN_DIRECTORY_PREFIX = "codegenie-eval-"
 
@@ -55,6 +58,7 @@ class CaseSnapshots:
         self._rubric = [(file.path, file.content) for file in task_class.rubric]
         self._rubric.append(("codegenie_rubric.py", _HELPER.read_bytes()))
         self._rubric_directories = sorted({folder for name, _ in self._rubric for folder in _folders(name)})
+        self._packed_rubric = packed(self._rubric)
         self._directory = directory
         self._sweeper = Sweeper()
 
@@ -73,10 +77,21 @@ class CaseSnapshots:
     def for_rubric(self, case: BenchCase) -> Iterator[Path]:
         """Give a directory that holds the rubric, `input/` and `expected/`."""
         with self._private("rubric") as path:
-            self._copy(case, path, ("input/", "expected/"))
+            self._copy(case, path, _FOR_RUBRICS)
             with _typed_failure("write a rubric"):
                 self._write_rubric(path)
             yield Path(path)
+
+    @contextmanager
+    def parcel_for_rubric(self, case: BenchCase) -> Iterator[int]:
+        """Give the descriptor of a parcel with the rubric, `input/` and `expected/`."""
+        with stream_file() as descriptor:
+            packer = Packer(descriptor)
+            with _typed_failure("pack a case"):
+                packer.ready(*self._packed_rubric)
+                self._hashed(case, _CasePacker(packer, _FOR_RUBRICS))
+                packer.close()
+            yield descriptor
 
     def _write_rubric(self, path: str) -> None:
         for folder in self._rubric_directories:
@@ -104,18 +119,48 @@ class CaseSnapshots:
                 pass
 
     def _copy(self, case: BenchCase, target: str, parts: tuple[str, ...]) -> None:
+        with _typed_failure("copy a case"):
+            for part in parts:
+                os.mkdir(f"{target}/{part}", 0o700)
+            self._hashed(case, lambda found, hasher: _copy_file(found, hasher, _below(target, found, parts)))
+
+    def _hashed(self, case: BenchCase, take: Callable[[FoundFile, TreeHasher], None]) -> None:
+        """Have every file of a case taken and hashed in one reading; refuse another case than the planned."""
         hasher = TreeHasher("case.v1")
         try:
-            with _typed_failure("copy a case"):
-                for part in parts:
-                    os.mkdir(f"{target}/{part}", 0o700)
-                for found in walk_files(f"{self._cases}/{case.case_id}", LIMITS.case_tree):
-                    wanted = found.path.startswith(parts)
-                    _copy_file(found, hasher, f"{target}/{found.path}" if wanted else None)
+            for found in walk_files(f"{self._cases}/{case.case_id}", LIMITS.case_tree):
+                take(found, hasher)
         except UnsafeTree as unsafe:
             raise BenchCaseDigestMismatch(case.case_id, case.digest, f"(unreadable: {unsafe})") from None
         if hasher.hexdigest() != case.digest:
             raise BenchCaseDigestMismatch(case.case_id, case.digest, hasher.hexdigest())
+
+
+class _CasePacker:
+    """Packs the files of a case that lie in certain parts of it, and hashes all."""
+
+    def __init__(self, packer: Packer, parts: tuple[str, ...]) -> None:
+        self._packer = packer
+        self._parts = parts
+        self._made = {part.rstrip("/") for part in parts}
+        for part in sorted(self._made):
+            packer.directory(part)
+
+    def __call__(self, found: FoundFile, hasher: TreeHasher) -> None:
+        if not found.path.startswith(self._parts):
+            _copy_file(found, hasher, None)
+            return
+        for folder in _folders(found.path):
+            if folder not in self._made:
+                self._made.add(folder)
+                self._packer.directory(folder)
+        hasher.begin(found.path, found.size, executable=found.executable)
+        chunks = _hashed(found, hasher)
+        self._packer.file(found.path, found.size, chunks, executable=found.executable)
+
+
+def _below(target: str, found: FoundFile, parts: tuple[str, ...]) -> str | None:
+    return f"{target}/{found.path}" if found.path.startswith(parts) else None
 
 
 def _folders(path: str) -> Iterator[str]:

@@ -223,9 +223,14 @@ async def _judged(parts: TrialParts, case: BenchCase, output: bytes, artifacts: 
 
 
 async def _judge(parts: TrialParts, case: BenchCase, output: bytes) -> RubricRun:
-    with parts.store.for_rubric(case) as directory:
+    return await judge_in_room(parts.store, parts.rubrics, case, output)
+
+
+async def judge_in_room(store: CaseStore, rubrics: RubricRunner, case: BenchCase, output: bytes) -> RubricRun:
+    """Run a case's rubric on an output, in a private copy of the case of the form that the rubrics need."""
+    with store.parcel_for_rubric(case) if rubrics.wants_parcel else store.for_rubric(case) as room:
         seconds = float(case.rubric_wall_clock_seconds)
-        return await parts.rubrics.run(directory, rubric_request(case, output), seconds)
+        return await rubrics.run(room, rubric_request(case, output), seconds)
 
 
 def _keep_produced(parts: TrialParts, produced: Produced) -> dict[str, str]:

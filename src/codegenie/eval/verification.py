@@ -155,7 +155,7 @@ class Verification:
             self.not_rescored += len(judged)
             return
         with run_directory() as directory:
-            rubrics = _same_isolation(finished.report.isolation_class, directory)
+            rubrics = await _same_isolation(finished.report.isolation_class, directory)
             if rubrics is None:
                 self.not_rescored += len(judged)
                 return
@@ -186,9 +186,9 @@ def _was_judged(trial: TrialEvidence) -> bool:
     return not any(mode.code.startswith("sut.") for mode in trial.answer.failure_modes)
 
 
-def _same_isolation(isolation_class: str, directory: Path) -> RubricRunner | None:
+async def _same_isolation(isolation_class: str, directory: Path) -> RubricRunner | None:
     """Return where rubrics run as they did, if that can be proved here."""
     try:
-        return rubric_runner(isolation_class, directory)
+        return await rubric_runner(isolation_class, "zygote", directory)
     except IsolationUnavailable:
         return None

@@ -77,6 +77,14 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
     help="Which isolation class rubrics need.",
 )
 @click.option(
+    "--spawn",
+    type=click.Choice(["zygote", "cold"]),
+    default="zygote",
+    show_default=True,
+    envvar="CODEGENIE_EVAL_SPAWN",
+    help="Copy a clean interpreter for every rubric, or start a fresh one.",
+)
+@click.option(
     "--sut-version", type=Given(), metavar="V", help="Which version of the SUT this is; part of its identity."
 )
 @click.option("--sut-env", "sut_env", multiple=True, metavar="NAME", help="Hand this variable to the SUT.")
@@ -97,6 +105,7 @@ def command(
     timeout: float | None,
     max_cost_usd: float | None,
     isolation: str,
+    spawn: str,
     sut_version: str | None,
     sut_env: Sequence[str],
     tiers: str,
@@ -116,6 +125,7 @@ def command(
         timeout_seconds=timeout,
         max_cost_usd=max_cost_usd,
         isolation=isolation,
+        spawn=spawn,
         cache_dir=Path(cache).absolute(),
         fresh=fresh,
         policy_digest=None if policy is None else policy.digest,
@@ -134,9 +144,7 @@ def command(
         click.echo(json.dumps(_document(recorded, verdict), indent=2))
     else:
         click.echo("\n".join(_lines(recorded, verdict, fresh=fresh)))
-    if signal_code:
-        return signal_code
-    return 0 if recorded.report.complete else _NOT_MEASURED
+    return signal_code or (0 if recorded.report.complete else _NOT_MEASURED)
 
 
 def _verdict(

@@ -29,6 +29,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "tiers": (str,),
     "concurrency": (int,),
     "isolation": (str,),
+    "spawn": (str,),
     "timeout": (int, float),
     "max_cost_usd": (int, float),
 }

@@ -1,47 +1,29 @@
-"""The `subprocess` class: a rubric in a child with nothing of ours but its own copy of the case."""
+"""Where rubrics run: the strongest class that was asked for and proved."""
 
+import os
 from pathlib import Path
 
-from codegenie.eval.errors import IsolationUnavailable
-from codegenie.eval.isolation.policy import rubric_environment, rubric_limits
+from codegenie.eval.evidence import IsolationProof, ProbeResult
+from codegenie.eval.isolation.launching import Launcher, open_launcher
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import IsolationClass
-from codegenie.eval.ports import RubricRun
-from codegenie.eval.processes import (
-    KeeperPool,
-    ProcessRequest,
-    read_head,
-    read_tail,
-    real_interpreter,
-    stream_file,
-)
-
-_ARGV = ("-s", "-S", "-B", "rubric.py")
+from codegenie.eval.models import IsolationClass, Spawn
+from codegenie.eval.ports import Room, RubricRun
+from codegenie.eval.streams import read_head, read_tail, stream_file
 
 
-class SubprocessRubrics:
-    """Runs rubrics as plain children: scrubbed environment, private directory, own session, limits."""
+class Rubrics:
+    """Runs rubrics by a launcher whose class was proved."""
 
-    isolation_class: IsolationClass = "subprocess"
+    def __init__(self, launcher: Launcher, proof: IsolationProof) -> None:
+        self._launcher = launcher
+        self.isolation_class = launcher.isolation_class
+        self.wants_parcel = launcher.wants_parcel
+        self.proof = proof
 
-    def __init__(self, run_directory: Path) -> None:
-        self._keepers = KeeperPool(run_directory, rubric_limits(), renounce_privileges=True)
-        self._keepers.open()
-        self._argv = (real_interpreter(), *_ARGV)
-
-    async def run(self, directory: Path, request: bytes, seconds: float) -> RubricRun:
-        """Run `rubric.py` in `directory` and return what it left behind."""
+    async def run(self, room: Room, request: bytes, seconds: float) -> RubricRun:
+        """Run `rubric.py` in `room` and return what it left behind."""
         with stream_file(request) as stdin, stream_file() as stdout, stream_file() as stderr:
-            async with self._keepers.borrowed() as keeper:
-                end = await keeper.run(
-                    ProcessRequest(
-                        argv=self._argv,
-                        directory=str(directory),
-                        environment=rubric_environment(str(directory)),
-                        streams=(stdin, stdout, stderr),
-                        seconds=seconds,
-                    )
-                )
+            end = await self._launcher.launch(room, (stdin, stdout, stderr), seconds)
             answer, truncated = read_head(stdout, LIMITS.rubric_stdout_bytes)
             complaint, _ = read_tail(stderr, LIMITS.rubric_stderr_bytes)
         return RubricRun(
@@ -56,15 +38,13 @@ class SubprocessRubrics:
         )
 
     async def close(self) -> None:
-        """End the keepers."""
-        await self._keepers.close()
+        """End what the launcher holds."""
+        await self._launcher.close()
 
 
-def rubric_runner(asked_for: str, run_directory: Path) -> SubprocessRubrics:
-    """Return the strongest class that this version can prove, or refuse the one that was asked for."""
-    if asked_for not in {"auto", "subprocess"}:
-        raise IsolationUnavailable(
-            f"isolation class {asked_for!r} cannot be proved by this version",
-            hint="use --isolation subprocess, and read SECURITY.md for what it does not stop",
-        )
-    return SubprocessRubrics(run_directory)
+async def rubric_runner(asked_for: str, spawn: Spawn, run_directory: Path) -> Rubrics:
+    """Return the strongest class that can be proved here, or refuse the one that was asked for."""
+    wanted: IsolationClass = "subprocess" if asked_for == "auto" else asked_for  # type: ignore[assignment]
+    launcher = await open_launcher(wanted, spawn, run_directory)
+    probes = () if wanted == "subprocess" else (ProbeResult(name="interim", blocked=True),)
+    return Rubrics(launcher, IsolationProof(isolation_class=wanted, kernel=os.uname().release, probes=probes))

@@ -30,3 +30,14 @@ def rubric_limits() -> dict[str, int]:
         "RLIMIT_NOFILE": LIMITS.child_open_files,
         "RLIMIT_CPU": LIMITS.child_cpu_seconds,
     }
+
+
+def confined_limits() -> dict[str, int]:
+    """Return the limits of a confined rubric, those of its private directory among them."""
+    return {
+        **rubric_limits(),
+        # A core of one byte: no file is that small, and for a program that collects cores it means none.
+        "RLIMIT_CORE": 1,
+        "scratch_bytes": LIMITS.scratch_bytes,
+        "scratch_entries": LIMITS.scratch_entries,
+    }

@@ -16,12 +16,14 @@ from pathlib import Path
 from blake3 import blake3
 
 from codegenie.eval.errors import SutChanged, SutSpecInvalid
+from codegenie.eval.keepers import keeper_pool
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner
-from codegenie.eval.processes import KeeperPool, ProcessEnd, ProcessRequest, read_head, stream_file
+from codegenie.eval.processes import ProcessEnd, ProcessRequest
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.snapshot import run_directory
+from codegenie.eval.streams import read_head, stream_file
 from codegenie.eval.suts.results import read_result
 
 _CHILD_PROGRAM = Path(__file__).with_name("python_child.py")
@@ -104,13 +106,13 @@ class PythonSut(SutRunner):
             "sha256": hashlib.sha256(source).hexdigest(),
         }
         self._redactor = Redactor(os.environ)
-        self._keepers = KeeperPool(None, _PROCESS_LIMITS)
+        self._keepers = keeper_pool(None, _PROCESS_LIMITS)
 
     async def prepare(self) -> None:
         """Import the module once, in a child, and refuse a run that could only fail."""
         with run_directory() as home:
             # Keepers that know the directory remove it should we be killed while a large library loads.
-            self._keepers = KeeperPool(home, _PROCESS_LIMITS)
+            self._keepers = keeper_pool(home, _PROCESS_LIMITS)
             end, result, log = await self._call(None, str(home), LIMITS.sut_check_seconds)
         self._check_unchanged(result)
         if result != b"found":

@@ -1,0 +1,112 @@
+"""The first process below the harness: makes zygotes, and outlives the harness by the time to clean up.
+
+A program of its own, run by path. It holds no secret, has one thread and sees the host as the harness does;
+each zygote that it makes has its own socket to the harness. When the harness dies it sees the end of its
+socket, takes every zygote with it and turns into a keeper, which removes the directory of the run.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+# Behind everything else: where the harness is not installed, it is still found.
+sys.path.append(os.path.abspath(os.path.join(__file__, *[".."] * 5)))
+
+from codegenie.eval.isolation.confinement import layout, syscalls
+from codegenie.eval.isolation.confinement.lockdown import (
+    LandlockLockdown,
+    Lockdown,
+    NamespaceLockdown,
+    tie_to_parent,
+)
+from codegenie.eval.isolation.confinement.namespaces import World
+from codegenie.eval.isolation.confinement.zygote import Control, Gone, Zygote
+
+
+class Guardian:
+    """Makes zygotes of one class."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._control = Control()
+        self._number = os.getpid()
+        self._zygotes: list[int] = []
+        interpreter = settings["program"]["interpreter"]
+        self._program = {**settings["program"], "path": sys.path[1:-1]}
+        self._readable = layout.readable(interpreter)
+        self._world = World(settings["cage"], interpreter) if settings["class"] == "namespace" else None
+        # What every zygote shares is never looked through for garbage, and so never copied for that.
+        gc.freeze()
+        # Nobody waits for a zygote here: the kernel removes what is left of one.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    def serve(self) -> None:
+        """Make a zygote for every socket that comes, until the harness says so or is gone."""
+        while True:
+            request, descriptors = self._control.receive()
+            if "leave" in request:
+                return
+            try:
+                number = syscalls.fork_into(0 if self._world is None else self._world.flags)
+                if number == 0:
+                    self._become_zygote(descriptors[0])
+                self._zygotes.append(number)
+                self._control.send({"zygote": number})
+            except syscalls.Refused as refused:
+                self._control.send({"error": str(refused)})
+            finally:
+                os.close(descriptors[0])
+
+    def end_all(self) -> None:
+        """End every zygote; the first process of a pid namespace takes all others of it with it."""
+        for number in self._zygotes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+
+    def _become_zygote(self, channel: int) -> NoReturn:
+        """Serve one slot in a world of its own, and never return to the loop that we are a copy of."""
+        os.dup2(channel, 0)
+        os.close(channel)
+        control = Control()
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            zygote = Zygote(self._enter(), self._program, control)
+            control.send({"ready": True})
+            zygote.serve()
+        except Gone:
+            pass
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the harness has to know
+            control.send({"error": f"{type(error).__name__}: {error}"})
+        os._exit(0)
+
+    def _enter(self) -> Lockdown:
+        kind: type[Lockdown] = LandlockLockdown
+        parent = self._number
+        if self._world is not None:
+            kind, parent = NamespaceLockdown, 0
+            self._world.enter()
+        # Only now: whatever changes the user of a process unties it from its parent.
+        tie_to_parent(parent)
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        return kind(self._settings["limits"], self._readable)
+
+
+def main() -> None:
+    """Serve, and clean up if the harness died without a word."""
+    settings = json.loads(sys.argv[1])
+    os.umask(0o077)
+    guardian = Guardian(settings)
+    try:
+        guardian.serve()
+    except Gone:
+        guardian.end_all()
+        # A keeper that finds its harness gone, as this one will, removes the directory of the run.
+        os.execv(settings["cleaner"][0], settings["cleaner"])  # noqa: S606 - as everywhere here
+
+
+if __name__ == "__main__":
+    main()

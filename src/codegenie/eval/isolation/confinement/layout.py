@@ -1,0 +1,61 @@
+"""What of the file system a confined interpreter needs: itself, its library, its shared objects, devices."""
+
+import os
+from collections.abc import Iterator
+
+from codegenie.eval.isolation.confinement.landlock import EXECUTE, READ, READ_FILE, WRITE_FILE
+
+BOX = "/box"
+ROOM = "/box/case"
+"""Where the private directory is mounted. Landlock's rule is on the parent: it does not see a covered one."""
+
+DEVICES = {"/dev/null": READ_FILE | WRITE_FILE, "/dev/zero": READ_FILE, "/dev/urandom": READ_FILE}
+
+# Where the loader of shared objects stands for programs, and data that the standard library reads.
+_ALSO = ("/lib64", "/usr/lib/locale", "/usr/share/zoneinfo")
+_LINKS = ("/lib", "/lib64")
+_NOT_OURS = ("site-packages", "dist-packages")
+
+
+def readable(interpreter: str) -> dict[str, int]:
+    """Return what may be read, by path, with the rights on it; nothing of it lies below another.
+
+    Not the whole of /usr/lib, and nothing that was merely installed: a secret may lie there.
+    """
+    objects = _shared_objects()
+    directories = {os.path.realpath(path) for path in (*_directories(objects), *_ALSO) if os.path.isdir(path)}
+    paths = {path: READ for path in sorted(directories) if not _inside(path, directories)}
+    programs = (interpreter, *(path for path in objects if os.path.basename(path).startswith("ld-")))
+    return paths | dict.fromkeys(programs, READ_FILE | EXECUTE)
+
+
+def masked() -> list[str]:
+    """Return the directories below the library that hold other people's packages."""
+    places = (f"{_standard_library()}/{name}" for name in _NOT_OURS)
+    return [path for path in places if os.path.isdir(path)]
+
+
+def links() -> dict[str, str]:
+    """Return the links by which programs name their loader."""
+    return {path: os.readlink(path) for path in _LINKS if os.path.islink(path)}
+
+
+def _standard_library() -> str:
+    return os.path.dirname(os.path.realpath(os.__file__))
+
+
+def _directories(objects: set[str]) -> Iterator[str]:
+    yield _standard_library()
+    yield from map(os.path.dirname, objects)
+
+
+def _shared_objects() -> set[str]:
+    """Return the shared objects that this interpreter has loaded: those of a copy lie beside them."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        fields = [line.rstrip("\n").split(None, 5) for line in maps]
+    files = {name for _, rights, *_, name in fields if "x" in rights and name.startswith("/")}
+    return {os.path.realpath(path) for path in files if ".so" in os.path.basename(path)}
+
+
+def _inside(path: str, others: set[str]) -> bool:
+    return any(path.startswith(f"{other}/") for other in others)

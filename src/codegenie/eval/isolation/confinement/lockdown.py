@@ -1,0 +1,105 @@
+"""The steps by which a copy of the zygote gives up everything that its program does not need, in order."""
+
+import contextlib
+import os
+import resource
+from collections.abc import Mapping
+
+from codegenie.eval.isolation.confinement import landlock, layout, namespaces, syscalls
+from codegenie.eval.isolation.confinement.seccomp import CallFilter
+from codegenie.eval.parcels import measure, unpack
+
+_SIGKILL = 9
+# A soft limit is reported (SIGXCPU), a hard one is not (SIGKILL); the distance tells the two apart.
+_CPU_SECONDS_TO_HARD_LIMIT = 5
+# One for the root of the mount.
+_INODES_OF_A_MOUNT = 1
+
+
+def tie_to_parent(parent: int) -> None:
+    """End when the parent ends; to be repeated after every change of user, which unties us."""
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, _SIGKILL)
+    if os.getppid() != parent:
+        raise syscalls.Refused(3, "the parent is gone")
+
+
+class Lockdown:
+    """What every confined process of one zygote has in common, made once."""
+
+    fork_flags = 0
+
+    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int]) -> None:
+        self._settings = settings
+        self._readable = {**readable, **layout.DEVICES}
+        self._limits = {
+            getattr(resource, name): (
+                value,
+                value + (_CPU_SECONDS_TO_HARD_LIMIT if name == "RLIMIT_CPU" else 0),
+            )
+            for name, value in settings.items()
+            if name.startswith("RLIMIT_")
+        }
+
+    def confine(self, room: int) -> None:
+        """Enter the room and give everything up, in a copy of the zygote that has one thread."""
+        raise NotImplementedError
+
+    def _limit(self) -> None:
+        for which, (soft, hard) in self._limits.items():
+            _, ours = resource.getrlimit(which)
+            highest = hard if ours == resource.RLIM_INFINITY else min(hard, ours)
+            resource.setrlimit(which, (min(soft, highest), highest))
+
+    def _bind_to(self, ruleset: landlock.Ruleset, calls: CallFilter) -> None:
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        ruleset.take_on()
+        calls.load(os.getpid())
+
+
+class NamespaceLockdown(Lockdown):
+    """Within a world of our own: the room is a private mount, and Landlock is the second wall."""
+
+    fork_flags = syscalls.CLONE_NEWNS
+
+    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int]) -> None:
+        super().__init__(settings, readable)
+        self._calls = CallFilter(metadata=True)
+        self._ruleset = landlock.Ruleset(landlock.abi())
+        self._ruleset.allow_all(self._readable)
+        self._ruleset.allow(layout.BOX, landlock.WORK)
+
+    def confine(self, room: int) -> None:
+        """Unpack the parcel into a mount that nobody else sees."""
+        entries, size = measure(room)
+        namespaces.mount_room(
+            size + self._settings["scratch_bytes"],
+            entries + self._settings["scratch_entries"] + _INODES_OF_A_MOUNT,
+        )
+        unpack(room)
+        self._limit()
+        syscalls.drop_capabilities()
+        self._bind_to(self._ruleset, self._calls)
+
+
+class LandlockLockdown(Lockdown):
+    """Where there are no namespaces: the room is a directory on disk, and Landlock the wall around it."""
+
+    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int]) -> None:
+        super().__init__(settings, readable)
+        # Landlock does not see a change of mode or time, and here everything lies in reach.
+        self._calls = CallFilter(metadata=False)
+        self._version = landlock.abi()
+
+    def confine(self, room: int) -> None:
+        """Enter the directory; the rules are made anew, for one of them names it."""
+        os.fchdir(room)
+        os.environ["TMPDIR"] = os.getcwd()
+        ruleset = landlock.Ruleset(self._version)
+        ruleset.allow_all(self._readable)
+        ruleset.allow(room, landlock.WORK)
+        self._limit()
+        # Without root there are none; with root this is the last use that is made of it.
+        with contextlib.suppress(syscalls.Refused):
+            syscalls.drop_bounding_set()
+        syscalls.drop_capabilities()
+        self._bind_to(ruleset, self._calls)

@@ -1,0 +1,171 @@
+"""A clean interpreter that makes one confined copy of itself for every request, and keeps nothing of any.
+
+Requests hold a deadline and descriptors; what the descriptors lead to is read by the copy alone. One request
+at a time, one thread: whatever is there besides the copy came from it.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any, NoReturn
+
+from codegenie.eval.isolation.confinement import interpreter, syscalls
+from codegenie.eval.isolation.confinement.lockdown import Lockdown, tie_to_parent
+
+_CONTROL = 0
+_LARGEST_PART = 1 << 12
+_DESCRIPTORS = 4
+_SET_UP_FAILED = 98
+_END_SECONDS = 5.0
+
+
+class Gone(Exception):  # noqa: N818 - the harness went away; the only way out of the loop
+    """The other end of the control socket is closed."""
+
+
+class Control:
+    """The socket to the harness: one JSON line each way, descriptors beside it."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(fileno=_CONTROL)
+        self._buffer = b""
+
+    @property
+    def has_word(self) -> bool:
+        """Whether a whole line was read already and not yet taken."""
+        return b"\n" in self._buffer
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        """Wait for one request and the descriptors that came with it."""
+        descriptors: list[int] = []
+        while not self.has_word:
+            try:
+                data, received, _, _ = socket.recv_fds(self._socket, _LARGEST_PART, _DESCRIPTORS)
+            except ConnectionResetError:
+                raise Gone from None
+            if not data:
+                raise Gone
+            descriptors += received
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return json.loads(line), descriptors
+
+    def send(self, answer: dict[str, Any]) -> None:
+        """Send one line; a harness that is gone is found out by the next read."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._socket.sendall(json.dumps(answer).encode() + b"\n")
+
+
+class Zygote:
+    """The loop: one request, one confined copy, one answer."""
+
+    def __init__(self, lockdown: Lockdown, program: dict[str, Any], control: Control) -> None:
+        self._lockdown = lockdown
+        self._program = program
+        self._control = control
+        self._number = os.getpid()
+
+    def serve(self) -> None:
+        """Serve until the harness says so, or is gone."""
+        while True:
+            request, descriptors = self._control.receive()
+            if "leave" in request:
+                return
+            if "seconds" not in request:
+                continue  # a cancellation that crossed our answer
+            started = time.monotonic()
+            reason, reasons = os.pipe()
+            copy = syscalls.fork_into(self._lockdown.fork_flags)
+            if copy == 0:
+                self._become(descriptors, reasons)
+            os.close(reasons)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            answer = self._keep(copy, started, request["seconds"])
+            said = os.read(reason, _LARGEST_PART)
+            os.close(reason)
+            self._control.send({"error": said.decode(errors="replace")} if said else answer)
+
+    def _become(self, descriptors: list[int], reasons: int) -> NoReturn:
+        """Confine ourselves and run the program. Nothing of it has run when this fails."""
+        try:
+            # In a pid namespace of our own the zygote is its first process.
+            tie_to_parent(self._number)
+            os.setsid()
+            *streams, room = descriptors
+            for target, stream in enumerate(streams):
+                os.dup2(stream, target)
+            # Nobody but the harness's user can look at us, and it has to, to prove what we are.
+            syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
+            self._lockdown.confine(room)
+            cold = self._program["spawn"] == "cold"
+            syscalls.close_from(3, when_replaced=cold)
+            if cold:
+                self._replace()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, untrusted code must not run
+            os.write(reasons, f"{type(error).__name__}: {error}".encode(errors="replace"))
+            os._exit(_SET_UP_FAILED)
+        try:
+            interpreter.run_here(self._program["interpreter"], self._program["name"], self._program["path"])
+        finally:
+            os._exit(_SET_UP_FAILED)  # whatever happens, a copy never goes on as the zygote that it was
+
+    def _replace(self) -> NoReturn:
+        arguments = interpreter.arguments(self._program["interpreter"], self._program["name"])
+        os.execv(arguments[0], arguments)  # noqa: S606 - there is no shell in reach
+
+    def _keep(self, copy: int, started: float, seconds: float) -> dict[str, Any]:
+        handle = os.pidfd_open(copy)
+        try:
+            cancelled, timed_out = self._wait(handle, started + seconds)
+            wall = time.monotonic() - started
+            if cancelled or timed_out:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+        _, status = os.waitpid(copy, 0)
+        leaked = self._end_leftovers()
+        answer = {"wall": wall, "leaked": leaked, "cancelled": cancelled, "timed_out": timed_out}
+        answer["fit"] = leaked == 0
+        if not cancelled and not timed_out:
+            answer |= (
+                {"exit": os.WEXITSTATUS(status)} if os.WIFEXITED(status) else {"signal": os.WTERMSIG(status)}
+            )
+        return answer
+
+    def _wait(self, handle: int, deadline: float) -> tuple[bool, bool]:
+        """Wait for the end, a word of the harness or the deadline; say whether it was one of the latter."""
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.register(_CONTROL, select.POLLIN)
+        while True:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False, True
+            # A word may have come together with the request, and is then in the buffer, not in the socket.
+            ready = dict(poll.poll(0 if self._control.has_word else remaining * 1000 + 1))
+            if handle in ready:
+                return False, time.monotonic() >= deadline
+            if _CONTROL in ready or self._control.has_word:
+                self._control.receive()
+                return True, False
+
+    def _end_leftovers(self) -> int:
+        """End what a copy left behind, which the filter forbids; count it."""
+        leaked = 0
+        deadline = time.monotonic() + _END_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                leaked += 1
+                if self._number == 1:
+                    os.kill(-1, signal.SIGKILL)
+                time.sleep(0.001)
+        return leaked

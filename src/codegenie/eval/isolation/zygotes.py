@@ -1,0 +1,163 @@
+"""The harness's end of a guardian and of the zygotes that it makes."""
+
+import asyncio
+import json
+import os
+import select
+import signal
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codegenie.eval.errors import HarnessFailure, IsolationUnavailable
+from codegenie.eval.isolation.policy import confined_limits, rubric_environment, rubric_limits
+from codegenie.eval.keepers import KeeperSettings, start_program
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import IsolationClass, Spawn
+from codegenie.eval.processes import Keeper, real_interpreter
+
+_PROGRAM = Path(__file__).parent / "confinement" / "guardian.py"
+_ROOM = "/box/case"
+_DOCTOR = "run `codegenie eval doctor` for what is missing on this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfinedRequest:
+    """One process to confine: three standard streams, and its room as the fourth descriptor."""
+
+    streams: tuple[int, int, int, int]
+    seconds: float
+    directory: None = None
+
+    def message(self) -> dict[str, Any]:
+        """Return what a zygote is told: a deadline, and nothing of the case."""
+        return {"seconds": self.seconds}
+
+
+class _Descriptor:
+    """A process that is not our child, held by a descriptor: its number can never come to mean another."""
+
+    def __init__(self, number: int) -> None:
+        self.pid = number
+        self._descriptor: int | None = os.pidfd_open(number)
+
+    def poll(self) -> int | None:
+        """Return None while it lives."""
+        if self._descriptor is None:
+            return 0
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return 0 if poll.poll(0) else None
+
+    def wait(self) -> int:
+        """Wait for its end, which was brought about before, and let go of it."""
+        if self._descriptor is not None:
+            select.select([self._descriptor], [], [], LIMITS.teardown_seconds)
+            os.close(self._descriptor)
+            self._descriptor = None
+        return 0
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal, if it is still there."""
+        if self.poll() is None and self._descriptor is not None:
+            signal.pidfd_send_signal(self._descriptor, sig)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+
+class Zygote(Keeper):
+    """The harness's end of one zygote."""
+
+    def __init__(self, process: _Descriptor, connection: socket.socket) -> None:
+        super().__init__(process, connection)
+        self.number = process.pid
+
+    def copies(self) -> list[int]:
+        """Return the numbers of its children, as the host counts."""
+        listed = Path(f"/proc/{self.number}/task/{self.number}/children")
+        return [int(number) for number in listed.read_text(encoding="ascii").split()]
+
+    def reap(self) -> None:
+        """See it ended, and let go of it."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+
+
+class Guardian:
+    """Makes zygotes of one class, and sees to it that nothing is left should the harness die."""
+
+    def __init__(self, isolation_class: IsolationClass, spawn: Spawn, run_directory: Path) -> None:
+        self._isolation_class = isolation_class
+        # The place of the new root; what is mounted there is seen by the zygote alone.
+        cage = run_directory / "root"
+        cage.mkdir(mode=0o700, exist_ok=True)
+        interpreter = real_interpreter()
+        settings = {
+            "class": isolation_class,
+            "cage": str(cage),
+            "limits": confined_limits(),
+            "program": {"interpreter": interpreter, "name": "rubric.py", "spawn": spawn},
+            "cleaner": KeeperSettings(run_directory, rubric_limits()).command(),
+        }
+        program = [interpreter, "-s", "-S", "-B", str(_PROGRAM), json.dumps(settings)]
+        self._process, self._socket = start_program(program, rubric_environment(_ROOM))
+        self._socket.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        self._turn = asyncio.Lock()
+
+    async def zygote(self) -> Zygote:
+        """Make one zygote and wait until it is confined."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)  # noqa: FBT003 - likewise
+        with ExitStack() as held:
+            held.callback(ours.close)
+            try:
+                process = await self._made(theirs)
+                await self._heard(ours)
+            except OSError as error:
+                raise self._unavailable(str(error)) from None
+            held.pop_all()
+        return Zygote(process, ours)
+
+    async def _made(self, theirs: socket.socket) -> _Descriptor:
+        with theirs:
+            async with self._turn:
+                socket.send_fds(self._socket, [b'{"zygote": true}\n'], [theirs.fileno()])
+                made = await self._heard(self._socket)
+        return _Descriptor(made["zygote"])
+
+    async def _heard(self, connection: socket.socket) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        try:
+            line = await asyncio.wait_for(loop.sock_recv(connection, 4_096), LIMITS.zygote_seconds)
+        except TimeoutError:
+            raise self._unavailable("no answer in time") from None
+        said: dict[str, Any] = json.loads(line) if line else {"error": "it ended by itself"}
+        if "error" in said:
+            raise self._unavailable(said["error"])
+        return said
+
+    def _unavailable(self, reason: str) -> IsolationUnavailable:
+        message = f"isolation class {self._isolation_class!r} cannot be set up: {reason}"
+        return IsolationUnavailable(message, hint=_DOCTOR)
+
+    async def close(self) -> None:
+        """Tell the guardian to leave; its zygotes are dismissed before."""
+        try:
+            self._socket.send(b'{"leave": true}\n')
+            for _ in range(400):
+                if self._process.poll() is not None:
+                    break
+                await asyncio.sleep(0.005)
+        except OSError as error:
+            if self._process.poll() is None:
+                raise HarnessFailure(f"cannot end a guardian: {error}") from None
+        finally:
+            self._socket.close()
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
