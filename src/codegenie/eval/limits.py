@@ -69,6 +69,8 @@ class Limits:
     child_open_files: int = 256
     # Wall clock covers one thread; this stops several from burning all cores for the whole deadline.
     child_cpu_seconds: int = 600
+    # Small stacks go around the limit of the address space: 400 threads were made with 32 KiB each.
+    child_threads: int = 128
     # What a confined rubric may write beside its copy of the case: it lies in memory.
     scratch_bytes: int = 64 * MIB
     scratch_entries: int = 4_096

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import IsolationClass
 
 SCRUBBED_ENV: Mapping[str, str] = MappingProxyType(
     {
@@ -32,9 +33,12 @@ def rubric_limits() -> dict[str, int]:
     }
 
 
-def confined_limits() -> dict[str, int]:
+def confined_limits(isolation_class: IsolationClass) -> dict[str, int]:
     """Return the limits of a confined rubric, those of its private directory among them."""
+    # In a user namespace of its own only its own threads count, beside the zygote and itself.
+    threads = {"RLIMIT_NPROC": LIMITS.child_threads + 2} if isolation_class == "namespace" else {}
     return {
+        **threads,
         **rubric_limits(),
         # A core of one byte: no file is that small, and for a program that collects cores it means none.
         "RLIMIT_CORE": 1,

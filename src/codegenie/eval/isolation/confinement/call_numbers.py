@@ -11,7 +11,7 @@ FREE = """
     creat:85:- dup:32:23 dup2:33:- dup3:292:24 epoll_create:213:- epoll_create1:291:20 epoll_ctl:233:21
     epoll_pwait:281:22 epoll_pwait2:441:441 epoll_wait:232:- eventfd:284:- eventfd2:290:19 execve:59:221
     exit:60:93 exit_group:231:94 faccessat:269:48 faccessat2:439:439 fadvise64:221:223 fallocate:285:47
-    fchdir:81:50 fdatasync:75:83 flock:73:32 fstat:5:80 fstatfs:138:44 fsync:74:82 ftruncate:77:46
+    fchdir:81:50 fdatasync:75:83 fstat:5:80 fstatfs:138:44 fsync:74:82 ftruncate:77:46
     futex:202:98 get_robust_list:274:100 getcpu:309:168 getcwd:79:17 getdents:78:- getdents64:217:61
     getegid:108:177 geteuid:107:175 getgid:104:176 getgroups:115:158 getitimer:36:102 getpeername:52:205
     getpgid:121:155 getpgrp:111:- getpid:39:172 getppid:110:173 getpriority:140:141 getrandom:318:278

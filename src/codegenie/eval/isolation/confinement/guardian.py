@@ -11,12 +11,13 @@ import json
 import os
 import signal
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 # Behind everything else: where the harness is not installed, it is still found.
 sys.path.append(os.path.abspath(os.path.join(__file__, *[".."] * 5)))
 
 from codegenie.eval.isolation.confinement import layout, syscalls
+from codegenie.eval.isolation.confinement.interpreter import run_here
 from codegenie.eval.isolation.confinement.lockdown import (
     LandlockLockdown,
     Lockdown,
@@ -44,22 +45,28 @@ class Guardian:
         # Nobody waits for a zygote here: the kernel removes what is left of one.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
-    def serve(self) -> None:
-        """Make a zygote for every socket that comes, until the harness says so or is gone."""
+    def serve(self) -> dict[str, Any] | None:
+        """Make a zygote for every socket that comes, until the harness says so or is gone.
+
+        Returns once more in every confined copy, with the program that it has to run: so the program finds
+        next to nothing below itself on the stack.
+        """
         while True:
             request, descriptors = self._control.receive()
             if "leave" in request:
-                return
+                return None
             try:
                 number = syscalls.fork_into(0 if self._world is None else self._world.flags)
-                if number == 0:
-                    self._become_zygote(descriptors[0])
-                self._zygotes.append(number)
-                self._control.send({"zygote": number})
             except syscalls.Refused as refused:
                 self._control.send({"error": str(refused)})
-            finally:
                 os.close(descriptors[0])
+                continue
+            if number == 0:
+                self._serve_as_zygote(descriptors[0])
+                return self._program
+            os.close(descriptors[0])
+            self._zygotes.append(number)
+            self._control.send({"zygote": number})
 
     def end_all(self) -> None:
         """End every zygote; the first process of a pid namespace takes all others of it with it."""
@@ -67,8 +74,9 @@ class Guardian:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
 
-    def _become_zygote(self, channel: int) -> NoReturn:
-        """Serve one slot in a world of its own, and never return to the loop that we are a copy of."""
+    def _serve_as_zygote(self, channel: int) -> None:
+        """Serve one slot in a world of its own; a zygote ends here, and only its copies return."""
+        self._control.let_go()
         os.dup2(channel, 0)
         os.close(channel)
         control = Control()
@@ -76,7 +84,8 @@ class Guardian:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             zygote = Zygote(self._enter(), self._program, control)
             control.send({"ready": True})
-            zygote.serve()
+            if zygote.serve():
+                return
         except Gone:
             pass
         except BaseException as error:  # noqa: BLE001 - whatever it is, the harness has to know
@@ -95,13 +104,13 @@ class Guardian:
         return kind(self._settings["limits"], self._readable)
 
 
-def main() -> None:
-    """Serve, and clean up if the harness died without a word."""
+def main() -> dict[str, Any] | None:
+    """Serve, and clean up if the harness died without a word; in a confined copy, say what is to be run."""
     settings = json.loads(sys.argv[1])
     os.umask(0o077)
     guardian = Guardian(settings)
     try:
-        guardian.serve()
+        return guardian.serve()
     except Gone:
         guardian.end_all()
         # A keeper that finds its harness gone, as this one will, removes the directory of the run.
@@ -109,4 +118,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program = main()
+    if program is not None:
+        sys.exit(run_here(program["interpreter"], program["name"], program["path"]))

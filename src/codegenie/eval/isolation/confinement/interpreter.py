@@ -1,9 +1,11 @@
 """Runs a file as `python FILE` would, in an interpreter that is there already, to the end of the process.
 
-What a program can see of the difference is written down in docs/reference/isolation.md and held by a test.
+What a program can see of the difference is written down in docs/reference/spawning.md and held by a test.
 """
 
 import atexit
+import ctypes
+import gc
 import io
 import os
 import signal
@@ -11,11 +13,26 @@ import sys
 import threading
 import types
 from collections.abc import Callable
+from functools import partial
 from importlib.machinery import SourceFileLoader
-from typing import NoReturn
+from typing import TextIO
 
 _FLAGS = ("-s", "-S", "-B")
-_FLUSH_FAILED = 120
+_WHOLE_FILE = 257  # Py_file_input
+
+_C = ctypes.PyDLL(None)
+_C.fopen.restype = ctypes.c_void_p
+_RUN_FILE = ctypes.pythonapi.PyRun_FileExFlags
+_RUN_FILE.restype = ctypes.py_object
+_RUN_FILE.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+    ctypes.c_int,
+    ctypes.py_object,
+    ctypes.py_object,
+    ctypes.c_int,
+    ctypes.c_void_p,
+]
 
 
 def arguments(interpreter: str, program: str) -> list[str]:
@@ -23,8 +40,11 @@ def arguments(interpreter: str, program: str) -> list[str]:
     return [interpreter, *_FLAGS, program]
 
 
-def run_here(interpreter: str, program: str, path: list[str]) -> NoReturn:
-    """Run the program of the working directory in this process, and end it as the program says."""
+def run_here(interpreter: str, program: str, path: list[str]) -> int:
+    """Run the program of the working directory, and end the process as the program says.
+
+    Returns only if ending it takes an interpreter's own last words, with the status to leave with.
+    """
     _new_streams()
     file = os.path.join(os.getcwd(), program)
     sys.argv = [program]
@@ -39,8 +59,17 @@ def run_here(interpreter: str, program: str, path: list[str]) -> NoReturn:
     main.__loader__ = SourceFileLoader("__main__", file)
     sys.modules["__main__"] = main
     status = _ended(_attempt(lambda: _execute(main, file)), file)
-    main.__dict__.clear()  # what is to be deleted at the end is deleted now, and may still write
-    _leave(status)
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits as the interpreter does
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to call what was registered
+    if not _flushed():
+        return status
+    # What is to be deleted at the end is deleted now, and may still write. An interpreter would go on to
+    # take itself apart, for longer than the whole case takes.
+    main.__dict__.clear()
+    gc.collect()
+    if not _flushed():
+        return status
+    os._exit(status)
 
 
 def _attempt(work: Callable[[], object]) -> BaseException | None:
@@ -52,16 +81,26 @@ def _attempt(work: Callable[[], object]) -> BaseException | None:
 
 
 def _execute(main: types.ModuleType, file: str) -> None:
-    with open(file, "rb") as opened:
-        source = opened.read()
-    exec(compile(source, file, "exec"), main.__dict__)  # noqa: S102 - in a process that can hurt nobody
+    """Run the file, read by the parser itself: its complaints about a text are not those about a file."""
+    name = os.fsencode(file)
+    opened = _C.fopen(name, b"rb")
+    if not opened:
+        raise FileNotFoundError(file)
+    _RUN_FILE(opened, name, _WHOLE_FILE, main.__dict__, main.__dict__, 1, None)
 
 
 def _ended(error: BaseException | None, file: str) -> int:
     """Return the status that an interpreter would leave with, and print what it would."""
     if error is None:
         return 0
-    return _status(error.code) if isinstance(error, SystemExit) else _reported(error, file)
+    if isinstance(error, SystemExit):
+        return _status(error.code)
+    _report(_from_the_program(error, file), file)
+    if isinstance(error, KeyboardInterrupt):
+        _flushed()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return 1
 
 
 def _status(code: object) -> int:
@@ -69,40 +108,40 @@ def _status(code: object) -> int:
         return 0
     if isinstance(code, int):
         return code & 0xFF if -(1 << 63) <= code < 1 << 63 else 0xFF
-    _flush(sys.stdout)
+    _attempt(sys.stdout.flush)
     print(code, file=sys.stderr)  # noqa: T201 - as the interpreter does
     return 1
 
 
-def _reported(error: BaseException, file: str) -> int:
-    """Print a traceback that begins with the program's own frames."""
+def _report(error: BaseException, file: str) -> None:
+    """Have the exception shown, and shown again if whoever is to show it fails."""
+    problem = _attempt(lambda: sys.excepthook(type(error), error, error.__traceback__))
+    if problem is None:
+        return
+    sys.stderr.write("Error in sys.excepthook:\n")
+    _from_the_program(problem, file)
+    sys.__excepthook__(type(problem), problem, problem.__traceback__)
+    sys.stderr.write("\nOriginal exception was:\n")
+    sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _from_the_program(error: BaseException, file: str) -> BaseException:
+    """Take our own frames off a traceback: it begins where the program does."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != file:
         trace = trace.tb_next
-    sys.excepthook(type(error), error.with_traceback(trace), trace)
-    if isinstance(error, KeyboardInterrupt):
-        _end_streams()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    return 1
+    return error.with_traceback(trace)
 
 
-def _leave(status: int) -> NoReturn:
-    """Do what an interpreter does at its end, and what a program can see of it."""
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way to wait for threads as the interpreter does
-    atexit._run_exitfuncs()  # noqa: SLF001 - nor to call what was registered
-    os._exit(_end_streams() or status)
+def _flushed() -> bool:
+    """Flush what there is to flush; say whether an interpreter would have nothing to complain about."""
+    problems = [_attempt(partial(_flush, stream)) for stream in (sys.stdout, sys.stderr)]
+    return not any(problems)
 
 
-def _end_streams() -> int:
-    flushed = [_flush(sys.stdout), _flush(sys.stderr)]
-    return 0 if flushed[0] else _FLUSH_FAILED
-
-
-def _flush(stream: object) -> bool:
-    if stream is None or getattr(stream, "closed", False):
-        return True
-    return _attempt(stream.flush) is None  # type: ignore[attr-defined]
+def _flush(stream: "TextIO | None") -> None:
+    if stream is not None and not stream.closed:
+        stream.flush()
 
 
 def _new_streams() -> None:

@@ -33,8 +33,10 @@ _X32 = 0x40000000
 _LONGEST_JUMP = 255
 
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xF
-# Duplicating, flags and locks. Not F_SETOWN and F_SETSIG, by which a file sends a signal of one's choice.
-_FREE_FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032)
+# Duplicating, flags and pipes. Not F_SETOWN and F_SETSIG, by which a file sends a signal of one's choice; and
+# no locks, as flock is not on the list: cases that run side by side read the same library, and a lock on a
+# file of it is a word to the other.
+_FREE_FCNTL = (0, 1, 2, 3, 4, 1030, 1031, 1032)
 # What `isatty`, the size of a window and non-blocking sockets need. Not TIOCSTI, which types for the user.
 _FREE_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 # The name of a thread. Not PR_SET_PDEATHSIG: whoever clears it outlives us.

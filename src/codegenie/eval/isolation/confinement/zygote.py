@@ -54,6 +54,10 @@ class Control:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(line), descriptors
 
+    def let_go(self) -> None:
+        """Leave the descriptor to whatever takes its place."""
+        self._socket.detach()
+
     def send(self, answer: dict[str, Any]) -> None:
         """Send one line; a harness that is gone is found out by the next read."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -69,12 +73,12 @@ class Zygote:
         self._control = control
         self._number = os.getpid()
 
-    def serve(self) -> None:
-        """Serve until the harness says so, or is gone."""
+    def serve(self) -> bool:
+        """Serve until the harness says so or is gone; True in a copy, which is confined and has to run."""
         while True:
             request, descriptors = self._control.receive()
             if "leave" in request:
-                return
+                return False
             if "seconds" not in request:
                 continue  # a cancellation that crossed our answer
             started = time.monotonic()
@@ -82,6 +86,7 @@ class Zygote:
             copy = syscalls.fork_into(self._lockdown.fork_flags)
             if copy == 0:
                 self._become(descriptors, reasons)
+                return True
             os.close(reasons)
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -90,12 +95,13 @@ class Zygote:
             os.close(reason)
             self._control.send({"error": said.decode(errors="replace")} if said else answer)
 
-    def _become(self, descriptors: list[int], reasons: int) -> NoReturn:
-        """Confine ourselves and run the program. Nothing of it has run when this fails."""
+    def _become(self, descriptors: list[int], reasons: int) -> None:
+        """Confine ourselves, and take a fresh interpreter if that is asked for. Nothing foreign has run."""
         try:
             # In a pid namespace of our own the zygote is its first process.
             tie_to_parent(self._number)
             os.setsid()
+            self._control.let_go()
             *streams, room = descriptors
             for target, stream in enumerate(streams):
                 os.dup2(stream, target)
@@ -109,10 +115,6 @@ class Zygote:
         except BaseException as error:  # noqa: BLE001 - whatever it is, untrusted code must not run
             os.write(reasons, f"{type(error).__name__}: {error}".encode(errors="replace"))
             os._exit(_SET_UP_FAILED)
-        try:
-            interpreter.run_here(self._program["interpreter"], self._program["name"], self._program["path"])
-        finally:
-            os._exit(_SET_UP_FAILED)  # whatever happens, a copy never goes on as the zygote that it was
 
     def _replace(self) -> NoReturn:
         arguments = interpreter.arguments(self._program["interpreter"], self._program["name"])

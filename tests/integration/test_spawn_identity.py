@@ -1,0 +1,86 @@
+"""A rubric cannot tell, and its score does not tell, whether a zygote or a fresh interpreter ran it."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from codegenie.eval.isolation.launching import open_launcher
+from codegenie.eval.models import IsolationClass, Spawn
+from codegenie.eval.ports import Room
+from codegenie.eval.streams import read_head, stream_file
+from tests.integration.interpreter_probes import KNOWN_DIFFERENCES, PROBES
+
+ROOT = Path(__file__).parents[2]
+REQUEST = b'{"protocol": 1}\nsecond line\n'
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that is seen of a program from outside."""
+
+    ended: int | str | None
+    stdout: bytes
+    stderr: bytes
+
+
+def without_chance(said: bytes, room: Room) -> bytes:
+    """Replace what no two processes have in common: addresses, and the name of a directory."""
+    if not isinstance(room, int):
+        said = said.replace(str(room).encode(), b"ROOM")
+    return re.sub(rb"0x[0-9a-f]{6,}", b"ADDRESS", said)
+
+
+async def play(isolation_class: IsolationClass, spawn: Spawn, directory: Path) -> dict[str, Seen]:
+    """Run every probe, one after the other and by the same zygote."""
+    launcher = await open_launcher(isolation_class, spawn, directory)
+    seen: dict[str, Seen] = {}
+    try:
+        for name, source in PROBES.items():
+            with ExitStack() as held:
+                room = held.enter_context(
+                    launcher.room([("rubric.py", source.encode("utf-8", "surrogateescape"))])
+                )
+                streams = [held.enter_context(stream_file(content)) for content in (REQUEST, b"", b"")]
+                end = await launcher.launch(room, (streams[0], streams[1], streams[2]), 20.0)
+                out, err = read_head(streams[1], 1 << 22)[0], read_head(streams[2], 1 << 20)[0]
+                seen[name] = Seen(
+                    end.signal or end.exit_code, without_chance(out, room), without_chance(err, room)
+                )
+    finally:
+        await launcher.close()
+    return seen
+
+
+@pytest.fixture(scope="module", params=["namespace", "landlock"])
+def both(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, tuple[Seen, Seen]]:
+    isolation_class: IsolationClass = request.param
+    seen = [
+        asyncio.run(play(isolation_class, spawn, tmp_path_factory.mktemp(spawn)))
+        for spawn in ("zygote", "cold")
+    ]
+    return {name: (seen[0][name], seen[1][name]) for name in PROBES}
+
+
+@pytest.mark.parametrize("name", [name for name in PROBES if name not in KNOWN_DIFFERENCES])
+def test_a_probe_is_the_same_by_a_zygote_and_in_a_fresh_interpreter(
+    both: Mapping[str, tuple[Seen, Seen]], name: str
+) -> None:
+    by_zygote, cold = both[name]
+    assert by_zygote == cold
+
+
+@pytest.mark.parametrize("name", KNOWN_DIFFERENCES)
+def test_a_known_difference_is_still_one_and_is_written_down(
+    both: Mapping[str, tuple[Seen, Seen]], name: str
+) -> None:
+    by_zygote, cold = both[name]
+    assert by_zygote != cold, "no longer a difference: take it off the list"
+    page = (ROOT / "docs" / "reference" / "spawning.md").read_text(encoding="utf-8")
+    assert KNOWN_DIFFERENCES[name] in page
