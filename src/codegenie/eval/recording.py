@@ -154,6 +154,10 @@ class RunRecord:
         """Return what was found and mended in the log on the way."""
         return tuple(self._log.notes)
 
+    def shared_by(self, slots: int) -> None:
+        """Say how many measure at once."""
+        self._journal.slots = slots
+
     @property
     def run_id(self) -> str:
         """Return the id that start, journal and finish share."""

@@ -145,6 +145,7 @@ class Runner:
         plan, start = run.plan, run.start()
         resume = plan.options.cache_dir is not None and not plan.options.fresh
         record = begin_run(start, plan.out_dir, self._clock, resume=resume)
+        record.shared_by(plan.options.concurrency)
         memory = run.memory(start, record.run_id, self._explain)
         trial_parts = TrialParts(
             task_class=plan.task_class,
