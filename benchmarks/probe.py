@@ -95,7 +95,7 @@ def warm_run(bench: str, concurrency: str) -> dict[str, float]:
             task_class_name=Path(bench).name,
             bench_root=Path(bench).parent,
             out_dir=own_log(bench, "warm"),
-            options=RunOptions(concurrency=int(concurrency), cache_dir=store),
+            options=RunOptions(concurrency=int(concurrency), isolation="subprocess", cache_dir=store),
             system_under_test=NullSut(),
         )
     )

@@ -133,7 +133,7 @@ def run_bench(
         task_class_name=TASK_CLASS,
         bench_root=root,
         case_filter=None if only is None else frozenset(only),
-        options=RunOptions(**options),
+        options=RunOptions(**{"isolation": "subprocess", **options}),
     )
     return asyncio.run(runner.execute(plan, system_under_test=sut))
 

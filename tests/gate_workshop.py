@@ -5,13 +5,20 @@ from functools import cache
 from typing import Any
 
 from codegenie.eval.aggregation import summarise
-from codegenie.eval.evidence import IsolationProof, RunStarted, identity_digest
+from codegenie.eval.evidence import (
+    REQUIRED_PROBES,
+    IsolationProof,
+    ProbeResult,
+    RunStarted,
+    identity_digest,
+)
 from codegenie.eval.history import Look
 from codegenie.eval.models import (
     RUNNER_CODES,
     BenchCase,
     BenchRunReport,
     BenchScore,
+    IsolationClass,
     Selection,
     Severity,
     SutIdentity,
@@ -84,6 +91,13 @@ def report(units: int, passed: int, /, **changes: Any) -> BenchRunReport:  # noq
     return scored([_PASSED] * passed + [_MISSED] * (units - passed), **changes)
 
 
+def proof(isolation_class: IsolationClass = "namespace", missing: str | None = None) -> IsolationProof:
+    """Return a proof of a class; one of its probes may be missing."""
+    wanted = sorted(REQUIRED_PROBES[isolation_class] - {missing})
+    probes = tuple(ProbeResult(name=name, blocked=True) for name in wanted)
+    return IsolationProof(isolation_class=isolation_class, kernel="6.18", probes=probes)
+
+
 def started(units: int, **changes: Any) -> RunStarted:  # noqa: ANN401 - any field
     """Return the start of such a run."""
     planned = cases(units)
@@ -98,7 +112,7 @@ def started(units: int, **changes: Any) -> RunStarted:  # noqa: ANN401 - any fie
         "taxonomy_digest": "2" * 64,
         "case_set_digest": case_set_digest(planned),
         "policy_digest": POLICY.digest,
-        "isolation": IsolationProof(isolation_class="namespace", kernel="6.18"),
+        "isolation": proof(),
         "selection": Selection(kind="all", available_cases=units),
         "trials": 1,
         "cases": planned,
@@ -123,12 +137,21 @@ def bench(of: RunStarted) -> BenchOnDisk:
 
 def look(of: BenchRunReport, reused: int = 0) -> Look:
     """Return what another verdict asks of a run with this report."""
-    return Look(of.run_id, of.units, of.units_passed, of.started_at, of.ended_at, of.sut_boundary, reused)
+    return Look(
+        of.run_id,
+        of.units,
+        of.units_passed,
+        of.started_at,
+        of.ended_at,
+        of.sut_boundary,
+        reused,
+        of.isolation_class,
+    )
 
 
 def evidence(of: BenchRunReport, **changes: Any) -> Evidence:  # noqa: ANN401 - any field
     """Return evidence around a report."""
-    start = changes.pop("started", None) or started(len(of.per_case))
+    start = changes.pop("started", None) or started(len(of.per_case), isolation=proof(of.isolation_class))
     fields: dict[str, Any] = {"started": start, "report": of, "look": look(of), "bench": bench(start)}
     return Evidence(**(fields | changes))
 

@@ -12,9 +12,9 @@ from codegenie.eval.aggregation import combine_trials, summarise
 from codegenie.eval.audit import HEAD, AuditLog
 from codegenie.eval.audit_chain import Link, record_name
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.evidence import ExamFinished, RunStarted, TrialEvidence
+from codegenie.eval.evidence import REQUIRED_PROBES, ExamFinished, RunStarted, TrialEvidence
 from codegenie.eval.inspection import VerifiedLog, verify_log
-from codegenie.eval.models import RunOptions, TrialScore
+from codegenie.eval.models import IsolationClass, RunOptions, TrialScore
 from codegenie.eval.ports import SutCase, SutRunner, SystemUnderTest
 from codegenie.eval.recording import RecordedRun
 from codegenie.eval.runner import Runner, SystemClock
@@ -60,7 +60,10 @@ def record_run(
     """Run the bench that lies in `root` and record it in `out_dir`."""
     runner = runner or Runner()
     plan = runner.plan(
-        task_class_name=TASK_CLASS, bench_root=root, out_dir=out_dir, options=RunOptions(**options)
+        task_class_name=TASK_CLASS,
+        bench_root=root,
+        out_dir=out_dir,
+        options=RunOptions(**{"isolation": "subprocess", **options}),
     )
     return asyncio.run(runner.record(plan, system_under_test=sut, stop=stop))
 
@@ -140,6 +143,11 @@ def forge(log: Path, index: int, edit: Edit) -> None:
     records = read_records(log)
     edit(records[index])
     write_log(log, records)
+
+
+def probes(isolation_class: IsolationClass) -> list[dict[str, Any]]:
+    """Return what a start says that proves a class: every probe that it requires was blocked."""
+    return [{"name": name, "blocked": True} for name in sorted(REQUIRED_PROBES[isolation_class])]
 
 
 def reckon(start: dict[str, Any], finish: dict[str, Any]) -> None:

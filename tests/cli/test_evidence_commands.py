@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
+from tests.command_line import answered, call, eval_argv
 from tests.evidence_desk import UNITS, Desk
-from tests.log_workshop import forge, read_records, reckon, record_files, write_log
+from tests.log_workshop import forge, probes, read_records, reckon, record_files, write_log
 
 HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -372,13 +374,15 @@ def test_outputs_that_the_log_does_not_name_are_not_taken_for_rescored(desk: Des
 
 
 def test_a_run_in_an_isolation_that_is_not_to_be_had_here_is_not_rescored(desk: Desk) -> None:
-    proof = {"isolation_class": "namespace", "probes": [{"name": "network", "blocked": True}]}
+    proof = {"isolation_class": "namespace", "probes": probes("namespace")}
     forge(desk.log, 0, lambda record: record["body"]["isolation"].update(proof))
     forge(desk.log, 1, lambda record: record["body"]["report"].update(isolation_class="namespace"))
-    said = desk.ask("verify", "--rescore", "--json")
+    denied = [sys.executable, str(Path(__file__).parents[1] / "without_namespaces.py")]
+    done = call([*denied, *eval_argv("verify", "--rescore", "--json")], desk.directory)
+    said = answered(done)
 
-    assert said.code == 0
-    assert (said.document["rescored"], said.document["not_rescored"]) == (0, UNITS)
+    assert done.returncode == 0
+    assert (said["rescored"], said["not_rescored"]) == (0, UNITS)
 
 
 def test_an_agent_that_failed_left_nothing_to_rescore(fresh_desk: Desk) -> None:

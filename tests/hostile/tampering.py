@@ -69,7 +69,7 @@ def attempt(
             task_class_name=name,
             bench_root=roots or room / "bench",
             out_dir=room / "runs",
-            options=RunOptions(**options),
+            options=RunOptions(**{"isolation": "subprocess", **options}),
         )
         return asyncio.run(runner.execute(plan, system_under_test=sut))
     except EvalError as refusal:

@@ -77,7 +77,7 @@ def run_cases(
         task_class_name=TASK_CLASS,
         bench_root=room / "bench",
         out_dir=room / "runs",
-        options=RunOptions(**options),
+        options=RunOptions(**{"isolation": "subprocess", **options}),
     )
     return asyncio.run(runner.execute(plan, system_under_test=sut))
 
@@ -161,7 +161,13 @@ def ask(directory: Path, *arguments: str) -> Said:
     """Call `codegenie eval` in a directory, and return what it said."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(directory), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run_command_line(["eval", *arguments])
+        # What these attackers meet is the harness itself, whatever the machine can add to it.
+        how = (
+            ("--isolation", "subprocess")
+            if arguments[:1] == ("run",) and "--isolation" not in arguments
+            else ()
+        )
+        code = run_command_line(["eval", *arguments, *how])
     return Said(code, out.getvalue(), err.getvalue())
 
 

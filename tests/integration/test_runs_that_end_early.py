@@ -68,7 +68,11 @@ def _nothing_is_left(temporary: Path) -> Iterator[None]:
 
 
 def plan_of(root: Path, **options: Any) -> RunPlan:  # noqa: ANN401 - any field of RunOptions
-    return Runner().plan(task_class_name=TASK_CLASS, bench_root=root, options=RunOptions(**options))
+    return Runner().plan(
+        task_class_name=TASK_CLASS,
+        bench_root=root,
+        options=RunOptions(**{"isolation": "subprocess", **options}),
+    )
 
 
 # --- cost -----------------------------------------------------------------------------------------

@@ -193,14 +193,6 @@ def test_a_wrong_value_is_refused_before_anything_runs(
     assert json.loads(capsys.readouterr().out)["error"]["message"]
 
 
-@pytest.mark.parametrize("isolation", ["namespace", "landlock"])
-def test_an_isolation_that_cannot_be_proved_is_refused_and_never_lowered(place: Path, isolation: str) -> None:
-    code, stdout, _ = run([*ARGUMENTS, "--isolation", isolation, "--json"], place)
-
-    assert code == 4
-    assert json.loads(stdout)["error"]["type"] == "IsolationUnavailable"
-
-
 def test_the_harnesss_own_suts_take_no_environment_and_no_version(place: Path) -> None:
     for extra in (["--sut-env", "PATH"], ["--sut-version", "1"]):
         code, _, stderr = run(["eval", "run", TASK_CLASS, "--sut", "null", *extra], place)

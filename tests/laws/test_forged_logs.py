@@ -13,7 +13,7 @@ from codegenie.eval.canonical import canonical_json
 from codegenie.eval.errors import ChainTamperDetected
 from codegenie.eval.models import BenchCase, Summary
 from codegenie.eval.planning import case_set_digest
-from tests.log_workshop import Edit, build_log, forge, read_records, verified, write_log
+from tests.log_workshop import Edit, build_log, forge, probes, read_records, verified, write_log
 
 START, FINISH, RESUMED, RESUMED_FINISH, EXAM = 0, 1, 3, 4, 5
 
@@ -184,9 +184,21 @@ START_FORGERIES: dict[str, tuple[Edit, int]] = {
     "no trials": (lambda record: record["body"].update(trials=0), START),
     "a stronger isolation": (
         lambda record: record["body"]["isolation"].update(
-            isolation_class="namespace", probes=[{"name": "network", "blocked": True}]
+            isolation_class="namespace", probes=probes("namespace")
         ),
         FINISH,
+    ),
+    "a stronger isolation, one probe of which is missing": (
+        lambda record: record["body"]["isolation"].update(
+            isolation_class="namespace", probes=probes("namespace")[1:]
+        ),
+        START,
+    ),
+    "a stronger isolation with the probes of a weaker one": (
+        lambda record: record["body"]["isolation"].update(
+            isolation_class="namespace", probes=probes("landlock")
+        ),
+        START,
     ),
     "an isolation that nothing proves": (
         lambda record: record["body"]["isolation"].update(isolation_class="landlock"),
@@ -194,7 +206,7 @@ START_FORGERIES: dict[str, tuple[Edit, int]] = {
     ),
     "an isolation that its probe disproves": (
         lambda record: record["body"]["isolation"].update(
-            isolation_class="namespace", probes=[{"name": "network", "blocked": False}]
+            isolation_class="namespace", probes=[*probes("namespace"), {"name": "fork", "blocked": False}]
         ),
         START,
     ),

@@ -33,6 +33,7 @@ from tests.gate_workshop import (
     evidence,
     judged,
     look,
+    proof,
     report,
     scored,
     started,
@@ -107,6 +108,22 @@ AGAINST: dict[str, tuple[Callable[[], Evidence], set[str]]] = {
         {"policy_changed"},
     ),
     "the isolation was too weak": (lambda: evidence(good(isolation_class="subprocess")), {"isolation"}),
+    "a probe of the isolation is missing": (
+        lambda: evidence(good(), started=started(20, isolation=proof(missing="tcp-connect"))),
+        {"unproved_isolation"},
+    ),
+    "another isolation was proved": (
+        lambda: evidence(good(), started=started(20, isolation=proof("landlock"))),
+        {"unproved_isolation"},
+    ),
+    "the agent was asked in another isolation only": (
+        lambda: looked(look(good(isolation_class="landlock")), look=look(good(), reused=20)),
+        {"reused"},
+    ),
+    "a look in another isolation fell short": (
+        lambda: looked(look(report(20, 10, run_id="bad", isolation_class="subprocess"))),
+        {"other_look"},
+    ),
     "too few cases were held out": (
         lambda: evidence(good(), started=started(20, cases=cases(4) + cases(20, "rag-corpus-derived")[4:])),
         {"held_out"},
@@ -219,6 +236,7 @@ def test_every_reason_has_a_case_of_its_own() -> None:
         "tier_not_declared",
         "too_old",
         "unfinished_runs",
+        "unproved_isolation",
     }
 
 
@@ -236,6 +254,7 @@ def test_reasons_do_not_hide_each_other() -> None:
     assert codes(judged(broken)) == {
         "incomplete",
         "no_policy",
+        "unproved_isolation",
         "unfinished_runs",
         "bench_missing",
         "reused",

@@ -244,8 +244,10 @@ def _check_start(file: str, started: RunStarted) -> None:
     if started.selection.kind == "all" and len(ids) != started.selection.available_cases:
         raise broken(file, "its selection is not that of its cases")
     proof = started.isolation
-    if proof.isolation_class != "subprocess" and not any(probe.blocked for probe in proof.probes):
-        raise broken(file, f"its isolation is {proof.isolation_class!r}, and no probe proves it")
+    if not proof.holds:
+        raise broken(
+            file, f"its isolation is {proof.isolation_class!r}, and no probe {proof.unproved[0]!r} proves it"
+        )
     problem = boundary_problem(started.sut, started.sut_boundary)
     if problem:
         raise broken(file, problem)

@@ -4,8 +4,9 @@ A log alone must be enough to recompute every number, so a start holds the rules
 holds every validated answer. Closed and versioned: a field that is not here does not exist.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
@@ -66,6 +67,77 @@ class TrialEvidence(Record):
     artifacts: Annotated[dict[str, Digest], AfterValidator(FrozenMap)] = Field(default_factory=FrozenMap)
 
 
+_BLOCKED_IN_EVERY_CLASS = frozenset(
+    {
+        "harness-environment",
+        "harness-memory",
+        "harness-descriptor",
+        "process-vm-read",
+        "ptrace",
+        "signal-harness",
+        "prlimit-harness",
+        "pidfd-harness",
+        "private-file",
+        "sibling-directory",
+        "system-file",
+        "list-root",
+        "write-run-directory",
+        "write-shared-directory",
+        "chmod-outside",
+        "utime-outside",
+        "truncate-outside",
+        "tcp-connect",
+        "udp-send",
+        "unix-socket",
+        "abstract-socket",
+        "netlink-socket",
+        "fork",
+        "exec-shell",
+        "large-allocation",
+        "large-file",
+        "memfd",
+        "shared-memory",
+        "keyring",
+        "io-uring",
+        "unshare-user",
+        "setns",
+        "descriptors",
+        "new-privileges",
+        "capabilities",
+        "outside-seccomp",
+        "outside-no-new-privileges",
+        "outside-capabilities",
+        "outside-descriptors",
+        "outside-limits",
+    }
+)
+_BLOCKED_IN_NAMESPACES = frozenset(
+    {
+        "stat-outside",
+        "disk-total",
+        "disk-inodes",
+        "hostname",
+        "outside-bounding-set",
+        "outside-uid",
+        "outside-mounts",
+        "outside-user-namespace",
+        "outside-pid-namespace",
+        "outside-mount-namespace",
+        "outside-network-namespace",
+        "outside-ipc-namespace",
+        "outside-uts-namespace",
+    }
+)
+REQUIRED_PROBES: Mapping[IsolationClass, frozenset[str]] = MappingProxyType(
+    {
+        "subprocess": frozenset(),
+        "landlock": _BLOCKED_IN_EVERY_CLASS,
+        "namespace": _BLOCKED_IN_EVERY_CLASS | _BLOCKED_IN_NAMESPACES,
+    }
+)
+"""What must have been blocked before a run may claim a class (ADR-0021)."""
+
+
 class ProbeResult(Record):
     """One probe of the isolation, as it came out at start."""
 
@@ -80,6 +152,19 @@ class IsolationProof(Record):
     kernel: Text
     landlock_abi: int | None = None
     probes: tuple[ProbeResult, ...] = ()
+
+    @property
+    def unproved(self) -> tuple[str, ...]:
+        """Name the required probes that are missing or got through, in order."""
+        # A probe that stands twice and got through once got through.
+        through = {probe.name for probe in self.probes if not probe.blocked}
+        blocked = {probe.name for probe in self.probes} - through
+        return tuple(sorted(REQUIRED_PROBES[self.isolation_class] - blocked))
+
+    @property
+    def holds(self) -> bool:
+        """Whether all that its class promises was proved; `subprocess` promises nothing of the kind."""
+        return not self.unproved
 
 
 class RunStarted(Record):

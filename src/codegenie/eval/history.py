@@ -13,7 +13,7 @@ from codegenie.eval.evidence import (
     identity_digest,
     reused_outputs,
 )
-from codegenie.eval.models import SutBoundary
+from codegenie.eval.models import IsolationClass, SutBoundary
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Look:
     sut_boundary: SutBoundary
     # Trials whose output comes from a store.
     reused: int = 0
+    # Looks of every class count against a candidate, and only those of the same class for a run (ADR-0021).
+    isolation_class: IsolationClass = "subprocess"
 
     @classmethod
     def of(cls, finished: RunFinished, started_at: dt.datetime) -> "Look":
@@ -42,6 +44,7 @@ class Look:
             ended_at=report.ended_at,
             sut_boundary=report.sut_boundary,
             reused=reused_outputs(finished.trials),
+            isolation_class=report.isolation_class,
         )
 
     @property

@@ -184,6 +184,11 @@ class PromotionGate:
             yield _reason("no_policy", "the run was started without a policy file")
         elif started.policy_digest != self._policy.digest:
             yield _reason("policy_changed", "the policy is not the one that the run was started under")
+        if not started.isolation.holds or started.isolation.isolation_class != report.isolation_class:
+            # A verified log cannot hold it; evidence that was put together by hand can.
+            yield _reason(
+                "unproved_isolation", f"nothing proves that its rubrics ran in class {report.isolation_class}"
+            )
         yield from _missing(evidence)
         if evidence.bench is None:
             yield _reason("bench_missing", "there is no readable bench to compare the run with")
@@ -192,7 +197,12 @@ class PromotionGate:
 
     def _freshness(self, evidence: Evidence, now: dt.datetime) -> Iterator[str]:
         """Ask when the agent was last measured: taking outputs from a store makes no run younger."""
-        looks = (evidence.look, *evidence.other_looks)
+        # Of its own class only: what was measured in another does not speak for this one.
+        looks = [
+            look
+            for look in (evidence.look, *evidence.other_looks)
+            if look.isolation_class == evidence.look.isolation_class
+        ]
         measured = [look for look in looks if look.measures]
         if not measured:
             yield _reason(

@@ -16,15 +16,20 @@ def stream_file(content: bytes = b"") -> Iterator[int]:
     except OSError as error:
         raise HarnessFailure(f"cannot make a file for a child's stream: {error}") from None
     try:
+        _fill(descriptor, content)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _fill(descriptor: int, content: bytes) -> None:
+    try:
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]
         os.lseek(descriptor, 0, os.SEEK_SET)
-        yield descriptor
     except OSError as error:
         raise HarnessFailure(f"cannot write a child's input: {error}") from None
-    finally:
-        os.close(descriptor)
 
 
 def _anonymous_file() -> int:

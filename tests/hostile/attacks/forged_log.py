@@ -277,7 +277,7 @@ def selected(room: Path, kind: str) -> Outcome:
         bench_root=room / "bench",
         out_dir=room / "runs",
         case_filter=["one", "two"],
-        options=RunOptions(),
+        options=RunOptions(isolation="subprocess"),
     )
     asyncio.run(runner.execute(plan, system_under_test=ForeignAgent()))
     log = room / "runs"

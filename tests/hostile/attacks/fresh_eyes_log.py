@@ -21,7 +21,7 @@ from codegenie.eval.suts.own import NullSut
 from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
 from tests.command_line import call, environment, eval_argv, run_argv
 from tests.hostile.workshop import HOSTILE, answer_with, judged, refused, rubric_that, run_hostile
-from tests.log_workshop import read_records, record_run, verified, write_log
+from tests.log_workshop import probes, read_records, record_run, verified, write_log
 from tests.portfolio.stage import Outcome, attack, twin
 
 MIB = 1024**2
@@ -161,9 +161,8 @@ def _believed(met: list[str], what: str) -> Outcome:
     return Outcome(" ".join(answers), f"verify believes {what}" if "accepted" in answers else None)
 
 
-def _isolated(**probes: bool) -> Callable[[dict[str, Any], dict[str, Any]], None]:
+def _isolated(results: list[dict[str, Any]]) -> Callable[[dict[str, Any], dict[str, Any]], None]:
     def edit(started: dict[str, Any], finished: dict[str, Any]) -> None:
-        results = [{"name": name, "blocked": held} for name, held in probes.items()]
         started["body"]["isolation"] |= {"isolation_class": "namespace", "probes": results}
         finished["body"]["report"]["isolation_class"] = "namespace"
 
@@ -172,13 +171,15 @@ def _isolated(**probes: bool) -> Callable[[dict[str, Any], dict[str, Any]], None
 
 @attack("isolation_without_proof")
 def isolation_without_proof(room: Path) -> Outcome:
-    met = [_forged(room, _isolated()), _forged(room, _isolated(network=False))]
+    whole = probes("namespace")
+    got_through = [{**whole[0], "blocked": False}, *whole[1:]]
+    met = [_forged(room, _isolated(claimed)) for claimed in ([], whole[1:], got_through)]
     return _believed(met, "in an isolation that nothing proves")
 
 
 @twin("isolation_without_proof")
 def an_isolation_with_its_probes(room: Path) -> Outcome:
-    return Outcome(_forged(room, _isolated(network=True, files=True)))
+    return Outcome(_forged(room, _isolated(probes("namespace"))))
 
 
 @attack("in_process_run_sold_as_another_process")

@@ -167,7 +167,7 @@ def best_prefix(room: Path) -> Outcome:
         bench_root=room / "bench",
         out_dir=room / "runs",
         case_filter=units(),
-        options=RunOptions(policy_digest=policy_in(room).digest),
+        options=RunOptions(isolation="subprocess", policy_digest=policy_in(room).digest),
     )
     asyncio.run(runner.execute(plan, system_under_test=knows(UNITS)))
     # The cases that would have been missed leave the bench, so that it is the one that was measured.

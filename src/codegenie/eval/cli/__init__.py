@@ -29,6 +29,7 @@ _COMMANDS: Mapping[str, str] = MappingProxyType(
         "digest": "Compare or write the digests of a task class's cases.",
         "fence": "Look for what is wrong in benches, without running any of it.",
         "list": "List the task classes of the bench roots.",
+        "doctor": "Prove every class of isolation here, and say what is missing.",
         "cache": "Look after the outcome store.",
         "demo": "Run the embedded bench and show what is refused.",
     }

@@ -1,12 +1,12 @@
 """Where rubrics run: the strongest class that was asked for and proved."""
 
-import os
 from pathlib import Path
 
-from codegenie.eval.evidence import IsolationProof, ProbeResult
-from codegenie.eval.isolation.launching import Launcher, open_launcher
+from codegenie.eval.evidence import IsolationProof
+from codegenie.eval.isolation.launching import Launcher
+from codegenie.eval.isolation.proof import strongest_proved
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import IsolationClass, Spawn
+from codegenie.eval.models import Spawn
 from codegenie.eval.ports import Room, RubricRun
 from codegenie.eval.streams import read_head, read_tail, stream_file
 
@@ -44,7 +44,5 @@ class Rubrics:
 
 async def rubric_runner(asked_for: str, spawn: Spawn, run_directory: Path) -> Rubrics:
     """Return the strongest class that can be proved here, or refuse the one that was asked for."""
-    wanted: IsolationClass = "subprocess" if asked_for == "auto" else asked_for  # type: ignore[assignment]
-    launcher = await open_launcher(wanted, spawn, run_directory)
-    probes = () if wanted == "subprocess" else (ProbeResult(name="interim", blocked=True),)
-    return Rubrics(launcher, IsolationProof(isolation_class=wanted, kernel=os.uname().release, probes=probes))
+    launcher, proof = await strongest_proved(asked_for, spawn, run_directory)
+    return Rubrics(launcher, proof)

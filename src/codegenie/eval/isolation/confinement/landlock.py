@@ -1,6 +1,7 @@
 """Landlock: which files a process may open, and for what, from now on and for good."""
 
 import ctypes
+import errno
 import os
 import struct
 from collections.abc import Iterable, Mapping
@@ -21,10 +22,10 @@ WORK = (
 _FOR_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE
 
 LEAST_ABI = 3
-"""Before the third version (Linux 6.2) a file outside could be cut to nothing."""
+"""What Landlock has to be where it is the only wall: before (Linux 6.2) a file could be cut to nothing."""
 
 # How many rights on files there are, by version.
-_FILE_RIGHTS = {3: 15, 4: 15, 5: 16}
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 _TCP_SINCE, _SCOPES_SINCE = 4, 6
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
@@ -41,9 +42,9 @@ def abi() -> int:
 class Ruleset:
     """Rules that can be taken on; everything that they do not name is denied."""
 
-    def __init__(self, version: int) -> None:
-        if version < LEAST_ABI:
-            raise syscalls.Refused(38, f"landlock: version {version}, and {LEAST_ABI} is needed")
+    def __init__(self, version: int, least: int = 1) -> None:
+        if version < least:
+            raise syscalls.Refused(errno.ENOSYS, f"landlock: version {version}, and {least} is needed")
         self._rights = (1 << _FILE_RIGHTS[min(version, 5)]) - 1
         # TCP from the fourth version on, abstract sockets and signals from the sixth: all denied.
         size = 24 if version >= _SCOPES_SINCE else 16 if version >= _TCP_SINCE else 8

@@ -94,7 +94,7 @@ class LandlockLockdown(Lockdown):
         """Enter the directory; the rules are made anew, for one of them names it."""
         os.fchdir(room)
         os.environ["TMPDIR"] = os.getcwd()
-        ruleset = landlock.Ruleset(self._version)
+        ruleset = landlock.Ruleset(self._version, landlock.LEAST_ABI)
         ruleset.allow_all(self._readable)
         ruleset.allow(room, landlock.WORK)
         self._limit()

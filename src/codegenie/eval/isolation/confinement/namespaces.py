@@ -10,7 +10,7 @@ from codegenie.eval.isolation.confinement import layout, syscalls
 
 # What the process inside sees, whoever started the harness, and nobody's number outside if that was root.
 USER = 60001
-HOST_NAME = "codegenie"
+HOST_NAME = "confined"
 KINDS = {
     "mnt": syscalls.CLONE_NEWNS,
     "uts": syscalls.CLONE_NEWUTS,

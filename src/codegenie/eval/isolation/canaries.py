@@ -1,0 +1,170 @@
+"""What the harness plants for the probe to find, and what of it was found, as the harness itself sees it.
+
+The probe's word alone is not enough: a listener knows who came, and a directory what was written into it.
+Each probe has canaries of its own, so that nobody can be taken for another.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codegenie.eval.errors import IsolationUnavailable
+from codegenie.eval.files import write_private
+from codegenie.eval.limits import LIMITS, MIB
+from codegenie.eval.removal import for_entries, remove_tree
+
+# What a room has beside the probe, and a little more: the probe itself lies there too.
+_DISK_BYTES = LIMITS.scratch_bytes + MIB
+_INODES = LIMITS.scratch_entries + 64
+# A file that everybody may read, whoever they are: what hides it is not a permission.
+_SYSTEM_FILES = ("/etc/passwd", "/etc/hosts", "/etc/os-release")
+# The kernel takes 107 bytes; a longer path is reached through the descriptor of its directory.
+_UNIX_PATH_CHARACTERS = 100
+_TOUCHED_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Canaries:
+    """The canaries of one probe: the request that names them, and who notices when one is reached."""
+
+    request: bytes
+    listeners: dict[str, socket.socket]
+    witnesses: dict[str, Callable[[], bool]]
+    # Held, so that it stays where the request says that it is.
+    memory: object
+
+    def witnessed(self) -> dict[str, bool]:
+        """Say of each canary that has a witness whether it was reached. Ask when the probe has ended."""
+        called = {name: _was_called(listener) for name, listener in self.listeners.items()}
+        return called | {name: witness() for name, witness in self.witnesses.items()}
+
+
+@contextmanager
+def planted(run_directory: Path) -> Iterator[Canaries]:
+    """Plant canaries for one probe; nothing is left of them."""
+    with ExitStack() as held:
+        try:
+            canaries = _plant(held, str(run_directory))
+        except OSError as error:
+            raise IsolationUnavailable(
+                f"the canaries of the proof cannot be planted: {error.strerror}",
+                hint="see whether this machine has a loopback interface, and room below TMPDIR",
+            ) from None
+        yield canaries
+
+
+def _plant(held: ExitStack, run_directory: str) -> Canaries:
+    token = os.urandom(16).hex()
+    # Where rooms lie, and named as they are: to a probe this is a sibling's.
+    sibling = f"{run_directory}/rubric-{token[:16]}"
+    os.mkdir(sibling, 0o700)
+    held.callback(remove_tree, sibling, for_entries(64))
+    private, touched, cut = f"{sibling}/private", f"{sibling}/touched", f"{sibling}/cut"
+    for path in (private, touched, cut):
+        write_private(path, (token.encode(),))
+    written = f"{run_directory}/written-{token}"
+    held.callback(_forget, written)
+    memory = ctypes.create_string_buffer(token.encode())
+    listeners = {
+        "tcp-connect": _listener(held, socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
+        "udp-send": _listener(held, socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
+        "unix-socket": _path_listener(held, f"{sibling}/socket"),
+        "abstract-socket": _listener(held, socket.AF_UNIX, socket.SOCK_STREAM, f"\0codegenie-{token}"),
+    }
+    request = {
+        "token": token,
+        "private_file": private,
+        "sibling_directory": sibling,
+        "touched_file": touched,
+        "cut_file": cut,
+        "written_file": written,
+        "unix_socket": f"{sibling}/socket",
+        "tcp_port": listeners["tcp-connect"].getsockname()[1],
+        "udp_port": listeners["udp-send"].getsockname()[1],
+        "abstract_socket": f"codegenie-{token}",
+        "run_directory": run_directory,
+        "address": ctypes.addressof(memory),
+        **_harness(held, token),
+        **_surroundings(token),
+    }
+    witnesses = {
+        "write-run-directory": lambda: os.path.exists(written),
+        "chmod-outside": lambda: os.stat(touched).st_mode & 0o777 != _TOUCHED_MODE,
+        "utime-outside": lambda: os.stat(touched).st_mtime == 1,
+        "truncate-outside": lambda: os.stat(cut).st_size == 0,
+    }
+    return Canaries(json.dumps(request).encode() + b"\n", listeners, witnesses, memory)
+
+
+def _harness(held: ExitStack, token: str) -> dict[str, Any]:
+    """Plant what lies behind a descriptor of our own process, and name the process."""
+    descriptor = os.memfd_create("canary", os.MFD_CLOEXEC)
+    held.callback(os.close, descriptor)
+    os.write(descriptor, token.encode())
+    return {
+        "pid": os.getpid(),
+        "environment_bytes": len(Path("/proc/self/environ").read_bytes()),
+        "descriptor": descriptor,
+    }
+
+
+def _surroundings(token: str) -> dict[str, Any]:
+    """Name what is there without us, and the sizes that have to be an end."""
+    shared = tempfile.gettempdir()
+    there = os.stat(shared)
+    return {
+        "system_file": next(filter(os.path.exists, _SYSTEM_FILES), _SYSTEM_FILES[0]),
+        "shared_directory": shared,
+        "shared_identity": [there.st_dev, there.st_ino],
+        "shared_name": f"codegenie-eval-proof-{token}",
+        "hostname": os.uname().nodename,
+        "memory_bytes": LIMITS.child_address_space_bytes,
+        "file_bytes": LIMITS.child_file_bytes,
+        "disk_bytes": _DISK_BYTES,
+        "inodes": _INODES,
+    }
+
+
+def _listener(held: ExitStack, family: int, kind: int, address: Any) -> socket.socket:  # noqa: ANN401
+    listener = held.enter_context(socket.socket(family, kind))
+    listener.bind(address)
+    if kind == socket.SOCK_STREAM:
+        listener.listen()
+    listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+    return listener
+
+
+def _path_listener(held: ExitStack, path: str) -> socket.socket:
+    if len(path) <= _UNIX_PATH_CHARACTERS:
+        return _listener(held, socket.AF_UNIX, socket.SOCK_STREAM, path)
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+        return _listener(held, socket.AF_UNIX, socket.SOCK_STREAM, short)
+    finally:
+        os.close(directory)
+
+
+def _was_called(listener: socket.socket) -> bool:
+    """Say whether anybody came; what arrived over the loopback is there when its sender has ended."""
+    try:
+        if listener.type == socket.SOCK_DGRAM:
+            listener.recv(64)
+        else:
+            listener.accept()[0].close()
+    except OSError:
+        return False
+    return True
+
+
+def _forget(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

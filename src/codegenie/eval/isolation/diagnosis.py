@@ -1,0 +1,27 @@
+"""Prove every class on this machine, one after the other, and say of the others what they lack."""
+
+from pathlib import Path
+
+from codegenie.eval.errors import IsolationUnavailable
+from codegenie.eval.isolation.kernel import Machine, remedies
+from codegenie.eval.isolation.proof import STRONGEST_FIRST, proved
+from codegenie.eval.models import IsolationClass, Spawn
+from codegenie.eval.reporting.doctor import ClassFinding
+
+
+async def diagnose(machine: Machine, run_directory: Path, spawn: Spawn = "zygote") -> list[ClassFinding]:
+    """Return what came of each class, strongest first."""
+    return [await _finding(each, machine, run_directory, spawn) for each in STRONGEST_FIRST]
+
+
+async def _finding(
+    isolation_class: IsolationClass, machine: Machine, run_directory: Path, spawn: Spawn
+) -> ClassFinding:
+    try:
+        launcher, proof = await proved(isolation_class, spawn, run_directory)
+    except IsolationUnavailable as error:
+        return ClassFinding(
+            isolation_class, why_not=error.message, remedies=remedies(machine, isolation_class)
+        )
+    await launcher.close()
+    return ClassFinding(isolation_class, proof)

@@ -1,0 +1,177 @@
+"""What this machine offers for confinement, and what to do where it offers too little."""
+
+import ctypes
+import errno
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegenie.eval.models import IsolationClass
+
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_VERSION_FLAG = 1
+_ARCHITECTURES = ("x86_64", "aarch64")
+_CONTAINER_MARKS = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
+# Where Landlock is the only wall it has to be the third version: before that a file could be cut to nothing.
+LEAST_LANDLOCK_ABI: dict[IsolationClass, int] = {"landlock": 3, "namespace": 1}
+_OLDEST_KERNEL: dict[IsolationClass, str] = {"landlock": "6.2", "namespace": "5.14"}
+_CAP_SYS_PTRACE = 1 << 19
+_LARGEST_SCOPE_FOR_TRACERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The settings that decide which class of isolation can be had; None where a kernel has no such thing."""
+
+    system: str
+    kernel: str
+    architecture: str
+    superuser: bool = False
+    # CAP_SYS_PTRACE, which root in a container does not have.
+    traces_anybody: bool = False
+    landlock_abi: int | None = None
+    # "absent" from the kernel, or "disabled" when it was started.
+    landlock_problem: str | None = None
+    seccomp: bool = False
+    max_user_namespaces: int | None = None
+    unprivileged_userns_clone: int | None = None
+    apparmor_restrict_unprivileged_userns: int | None = None
+    yama_ptrace_scope: int | None = None
+    container: str | None = None
+
+    @property
+    def hides_memory(self) -> bool:
+        """Whether the kernel keeps the memory of a process from its own children, whoever they are."""
+        scope = self.yama_ptrace_scope or 0
+        return scope > (_LARGEST_SCOPE_FOR_TRACERS if self.traces_anybody else 0)
+
+
+def this_machine() -> Machine:
+    """Look at the machine that we run on."""
+    uname = os.uname()
+    abi, problem = _landlock()
+    status = _text("/proc/self/status")
+    return Machine(
+        system=uname.sysname,
+        kernel=uname.release,
+        architecture=uname.machine,
+        superuser=os.geteuid() == 0,
+        traces_anybody=bool(_effective_capabilities(status) & _CAP_SYS_PTRACE),
+        landlock_abi=abi,
+        landlock_problem=problem,
+        seccomp=bool(_text("/proc/sys/kernel/seccomp/actions_avail")),
+        max_user_namespaces=_number("user/max_user_namespaces"),
+        unprivileged_userns_clone=_number("kernel/unprivileged_userns_clone"),
+        apparmor_restrict_unprivileged_userns=_number("kernel/apparmor_restrict_unprivileged_userns"),
+        yama_ptrace_scope=_number("kernel/yama/ptrace_scope"),
+        container=next((name for mark, name in _CONTAINER_MARKS.items() if os.path.exists(mark)), None),
+    )
+
+
+def _landlock() -> tuple[int | None, str | None]:
+    if sys.platform != "linux":
+        return None, "absent"
+    libc = ctypes.CDLL(None, use_errno=True)
+    number, flag = ctypes.c_long(_LANDLOCK_CREATE_RULESET), ctypes.c_uint32(_LANDLOCK_VERSION_FLAG)
+    abi = libc.syscall(number, None, ctypes.c_size_t(0), flag)
+    if abi > 0:
+        return abi, None
+    return None, "disabled" if ctypes.get_errno() == errno.EOPNOTSUPP else "absent"
+
+
+def _effective_capabilities(status: str) -> int:
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return int(found[1], 16) if found else 0
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+def _number(setting: str) -> int | None:
+    text = _text(f"/proc/sys/{setting}").strip()
+    return int(text) if text.isdigit() else None
+
+
+def remedies(machine: Machine, isolation_class: IsolationClass) -> tuple[str, ...]:
+    """Say what would have to change here for a class that could not be proved, each with what to type."""
+    if isolation_class == "subprocess":
+        return ()
+    if machine.system != "Linux":
+        virtual = "run codegenie in a Linux virtual machine, for example `limactl start template://debian`"
+        return (f"{machine.system} has neither namespaces nor Landlock: {virtual}",)
+    found = [
+        *_of_every_class(machine, isolation_class),
+        *(_of_namespaces(machine) if isolation_class == "namespace" else ()),
+    ]
+    if not found and machine.container:
+        found.append(
+            f"this is a {machine.container} container, whose filter may deny it: start it with"
+            f" `{machine.container} run --security-opt seccomp=unconfined …`"
+        )
+    return tuple(found) or (
+        "nothing that we know of is missing here: run `codegenie eval doctor --json` and report what it says",
+    )
+
+
+def _of_every_class(machine: Machine, isolation_class: IsolationClass) -> list[str]:
+    found = []
+    least_landlock_abi, oldest = LEAST_LANDLOCK_ABI[isolation_class], _OLDEST_KERNEL[isolation_class]
+    if machine.architecture not in _ARCHITECTURES:
+        found.append(
+            f"the system calls of {machine.architecture} are not known to us: use a machine where `uname -m`"
+            f" says {' or '.join(_ARCHITECTURES)}"
+        )
+    if not machine.seccomp:
+        found.append(
+            "this kernel has no seccomp filters: use one in which"
+            " `grep CONFIG_SECCOMP_FILTER /boot/config-$(uname -r)` says y"
+        )
+    if machine.landlock_problem == "disabled":
+        found.append(
+            "Landlock is built in and was not started: add it to the list with"
+            " `sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&lsm=landlock,"
+            "lockdown,yama,integrity,apparmor,bpf /' /etc/default/grub && sudo update-grub`, and start again"
+        )
+    elif machine.landlock_abi is None and machine.container:
+        found.append(
+            f"Landlock is absent from kernel {machine.kernel}, or kept from this container by its filter:"
+            f" `{machine.container} run --security-opt seccomp=unconfined …`"
+        )
+    elif (machine.landlock_abi or 0) < least_landlock_abi:
+        found.append(
+            f"Landlock of kernel {machine.kernel} is too old or absent; {oldest} has what is needed:"
+            " on Debian `sudo apt install -t bookworm-backports linux-image-amd64`, and start it"
+        )
+    return found
+
+
+def _of_namespaces(machine: Machine) -> list[str]:
+    found = []
+    if machine.max_user_namespaces == 0:
+        found.append(
+            "user namespaces are switched off: `sudo sysctl -w user.max_user_namespaces=15000`, and for good"
+            " `echo user.max_user_namespaces=15000 | sudo tee /etc/sysctl.d/60-userns.conf`"
+        )
+    if machine.unprivileged_userns_clone == 0 and not machine.superuser:
+        found.append(
+            "user namespaces are kept from ordinary users:"
+            " `sudo sysctl -w kernel.unprivileged_userns_clone=1`"
+        )
+    if machine.apparmor_restrict_unprivileged_userns == 1 and not machine.superuser:
+        found.append(
+            "AppArmor takes all rights from the user namespaces of ordinary users:"
+            " `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
+        )
+    if machine.container:
+        found.append(
+            f"a {machine.container} container denies namespaces by default: `{machine.container} run"
+            " --security-opt seccomp=unconfined --security-opt apparmor=unconfined …`; class `landlock` needs"
+            " neither"
+        )
+    return found

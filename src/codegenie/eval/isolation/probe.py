@@ -1,0 +1,398 @@
+"""The probe: tries to reach what the harness has planted, and says what it reached.
+
+A program of its own, standard library only, imported by nobody. It runs as `rubric.py` in a room, once
+without any confinement and once in the class that is to be proved (ADR-0021). One JSON request on stdin says
+what was planted; one JSON document on stdout says of each name whether it was reached. What goes wrong with a
+try did not reach anything: the run without confinement shows that it can succeed.
+
+In between it writes one newline and waits for a byte behind the request, while the harness looks at it from
+outside. No try has an effect that outlives the probe.
+"""
+
+import _thread
+import contextlib
+import ctypes
+import errno
+import json
+import mmap
+import os
+import resource
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+Request = dict[str, Any]
+Try = Callable[[Request], bool]
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_NUMBERS = {
+    "x86_64": {"add_key": 248, "keyctl": 250, "io_uring_setup": 425},
+    "aarch64": {"add_key": 217, "keyctl": 219, "io_uring_setup": 425},
+}
+_PR_GET_NO_NEW_PRIVS, _PTRACE_PEEKDATA = 39, 2
+_CAPABILITY_VERSION_3, _CLONE_NEWUSER = 0x20080522, 0x10000000
+_IPC_PRIVATE, _IPC_CREAT, _IPC_RMID = 0, 0o1000, 0
+_KEYCTL_REVOKE, _THREAD_KEYRING = 3, -1
+_WAIT_SECONDS, _PATIENCE_SECONDS, _UNIX_PATH_CHARACTERS = 10.0, 2.0, 100
+# A filter answers with one of these; whatever else a call says, the kernel has looked at it.
+_FILTERED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
+
+
+def _call(name: str, *arguments: object) -> int:
+    """Make a system call that the C library has no name for."""
+    number = _NUMBERS[os.uname().machine][name]
+    words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
+    return int(_LIBC.syscall(ctypes.c_long(number), *words))
+
+
+def _got_through(result: int) -> bool:
+    """Say whether a call that was made to fail failed in the kernel, and not at a filter before it."""
+    return result >= 0 or ctypes.get_errno() not in _FILTERED
+
+
+# The harness.
+
+
+def _harness_environment(want: Request) -> bool:
+    with open(f"/proc/{want['pid']}/environ", "rb") as file:
+        return bool(len(file.read()) == want["environment_bytes"])
+
+
+def _harness_memory(want: Request) -> bool:
+    descriptor = os.open(f"/proc/{want['pid']}/mem", os.O_RDONLY)
+    try:
+        return bool(os.pread(descriptor, len(want["token"]), want["address"]).decode() == want["token"])
+    finally:
+        os.close(descriptor)
+
+
+def _harness_descriptor(want: Request) -> bool:
+    with open(f"/proc/{want['pid']}/fd/{want['descriptor']}", "rb") as file:
+        return bool(file.read().decode() == want["token"])
+
+
+def _process_vm_read(want: Request) -> bool:
+    size = len(want["token"])
+    found = ctypes.create_string_buffer(size)
+    span = ctypes.c_size_t * 2
+    here, there = span(ctypes.addressof(found), size), span(want["address"], size)
+    one, none = ctypes.c_ulong(1), ctypes.c_ulong(0)
+    _LIBC.process_vm_readv(want["pid"], ctypes.byref(here), one, ctypes.byref(there), one, none)
+    return bool(found.raw.decode("latin-1") == want["token"])
+
+
+def _ptrace(want: Request) -> bool:
+    # Of a process that is not traced, so that the harness is not stopped: the kernel says ESRCH.
+    return _got_through(_LIBC.ptrace(_PTRACE_PEEKDATA, want["pid"], None, None))
+
+
+def _signal_harness(want: Request) -> bool:
+    os.kill(want["pid"], 0)
+    return True
+
+
+def _prlimit_harness(want: Request) -> bool:
+    return bool(resource.prlimit(want["pid"], resource.RLIMIT_NOFILE))
+
+
+def _pidfd_harness(want: Request) -> bool:
+    os.close(os.pidfd_open(want["pid"]))
+    return True
+
+
+# Files.
+
+
+def _private_file(want: Request) -> bool:
+    with open(want["private_file"], encoding="ascii") as file:
+        return bool(file.read() == want["token"])
+
+
+def _sibling_directory(want: Request) -> bool:
+    return bool(os.listdir(want["sibling_directory"]))
+
+
+def _system_file(want: Request) -> bool:
+    with open(want["system_file"], "rb") as file:
+        return bool(file.read(1))
+
+
+def _list_root(_want: Request) -> bool:
+    return bool(os.listdir("/"))
+
+
+def _stat_outside(want: Request) -> bool:
+    return bool(os.stat(want["run_directory"]).st_mode)
+
+
+def _write_run_directory(want: Request) -> bool:
+    os.close(os.open(want["written_file"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    return True
+
+
+def _write_shared_directory(want: Request) -> bool:
+    directory = os.open(want["shared_directory"], os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        there = os.fstat(directory)
+        # A directory of the same name that is our own is not the one outside.
+        if [there.st_dev, there.st_ino] != want["shared_identity"]:
+            return False
+        os.close(os.open(want["shared_name"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory))
+        os.unlink(want["shared_name"], dir_fd=directory)
+    finally:
+        os.close(directory)
+    return True
+
+
+def _chmod_outside(want: Request) -> bool:
+    os.chmod(want["touched_file"], 0o640)
+    return True
+
+
+def _utime_outside(want: Request) -> bool:
+    os.utime(want["touched_file"], (1, 1))
+    return True
+
+
+def _truncate_outside(want: Request) -> bool:
+    os.truncate(want["cut_file"], 0)
+    return True
+
+
+# The network and other processes.
+
+
+def _send(family: int, kind: int, address: Any) -> bool:  # noqa: ANN401 - as the family has it
+    with socket.socket(family, kind) as line:
+        line.settimeout(_PATIENCE_SECONDS)
+        line.connect(address)
+        return line.send(b"reached") > 0
+
+
+def _tcp_connect(want: Request) -> bool:
+    return _send(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", want["tcp_port"]))
+
+
+def _udp_send(want: Request) -> bool:
+    return _send(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", want["udp_port"]))
+
+
+def _unix_socket(want: Request) -> bool:
+    path = want["unix_socket"]
+    if len(path) <= _UNIX_PATH_CHARACTERS:
+        return _send(socket.AF_UNIX, socket.SOCK_STREAM, path)
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+        return _send(socket.AF_UNIX, socket.SOCK_STREAM, short)
+    finally:
+        os.close(directory)
+
+
+def _abstract_socket(want: Request) -> bool:
+    return _send(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{want['abstract_socket']}")
+
+
+def _netlink_socket(_want: Request) -> bool:
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).close()
+    return True
+
+
+def _fork(_want: Request) -> bool:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return True
+
+
+# Memory and disk.
+
+
+def _large_allocation(want: Request) -> bool:
+    # Only to be read: how much may be promised for writing is a setting of the machine, and no limit of ours.
+    mmap.mmap(-1, want["memory_bytes"], mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ).close()
+    return True
+
+
+def _large_file(want: Request) -> bool:
+    descriptor = os.open("large", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.unlink("large")
+        # One byte behind a hole: the limit is on the place, and nothing is filled.
+        return os.pwrite(descriptor, b"x", want["file_bytes"]) == 1
+    finally:
+        os.close(descriptor)
+
+
+def _disk_total(want: Request) -> bool:
+    # Who may not ask cannot show that there is an end.
+    with contextlib.suppress(OSError):
+        disk = os.statvfs(".")
+        return bool(disk.f_blocks * disk.f_frsize > want["disk_bytes"])
+    return True
+
+
+def _disk_inodes(want: Request) -> bool:
+    with contextlib.suppress(OSError):
+        files = os.statvfs(".").f_files
+        return bool(files == 0 or files > want["inodes"])
+    return True
+
+
+def _memfd(_want: Request) -> bool:
+    os.close(os.memfd_create("probe"))
+    return True
+
+
+def _shared_memory(_want: Request) -> bool:
+    made = _LIBC.shmget(_IPC_PRIVATE, ctypes.c_size_t(4096), _IPC_CREAT | 0o600)
+    if made >= 0:
+        _LIBC.shmctl(made, _IPC_RMID, None)
+    return bool(made >= 0)
+
+
+# The kernel.
+
+
+def _keyring(_want: Request) -> bool:
+    # The keyring of this thread, which goes with it; the others live behind the same call.
+    key = _call("add_key", b"user", b"codegenie-probe", b"x", 1, _THREAD_KEYRING)
+    if key > 0:
+        _call("keyctl", _KEYCTL_REVOKE, key)
+    return key > 0
+
+
+def _io_uring(_want: Request) -> bool:
+    ring = _call("io_uring_setup", 1, ctypes.create_string_buffer(120))
+    if ring >= 0:
+        os.close(ring)
+    return ring >= 0
+
+
+def _setns(_want: Request) -> bool:
+    return _got_through(_LIBC.setns(-1, 0))
+
+
+def _hostname(want: Request) -> bool:
+    return bool(os.uname().nodename == want["hostname"])
+
+
+def _new_privileges(_want: Request) -> bool:
+    return bool(_LIBC.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0)
+
+
+def _capabilities(_want: Request) -> bool:
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()
+    return _LIBC.capget(header, sets) == 0 and any(sets)
+
+
+def _descriptors(_want: Request) -> bool:
+    for number in range(3, 1024):
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            return True
+    return False
+
+
+def _unshare_user(_want: Request) -> bool:
+    return bool(_LIBC.unshare(_CLONE_NEWUSER) == 0)
+
+
+def _named(*attempts: Try) -> dict[str, Try]:
+    """Give attempts the names that they go by in a proof."""
+    return {attempt.__name__.strip("_").replace("_", "-"): attempt for attempt in attempts}
+
+
+_OF_HARNESS = _named(_harness_environment, _harness_memory, _harness_descriptor, _process_vm_read, _ptrace)
+_OF_HARNESS |= _named(_signal_harness, _prlimit_harness, _pidfd_harness)
+_OF_FILES = _named(_private_file, _sibling_directory, _system_file, _list_root, _stat_outside)
+_OF_FILES |= _named(_write_run_directory, _write_shared_directory)
+_OF_FILES |= _named(_chmod_outside, _utime_outside, _truncate_outside)
+_OF_NETWORK = _named(_tcp_connect, _udp_send, _unix_socket, _abstract_socket, _netlink_socket)
+_OF_SIZE = _named(_fork, _large_allocation, _large_file, _disk_total, _disk_inodes, _memfd, _shared_memory)
+_OF_KERNEL = _named(_keyring, _io_uring, _setns, _hostname, _new_privileges, _capabilities)
+# Descriptors first: no try has opened anything yet.
+TRIES = _named(_descriptors) | _OF_HARNESS | _OF_FILES | _OF_NETWORK | _OF_SIZE | _OF_KERNEL
+# They change what the probe is, and so come when the harness has looked at it.
+LAST_TRIES = _named(_unshare_user)
+SHELL = "exec-shell"
+
+
+# What a rubric needs, and has in every class.
+
+
+def _working_directory(want: Request) -> bool:
+    with open("note", "w", encoding="ascii") as file:
+        file.write(want["token"])
+    with open("note", encoding="ascii") as file:
+        return bool(file.read() == want["token"])
+
+
+def _thread_of_its_own(_want: Request) -> bool:
+    done = _thread.allocate_lock()
+    done.acquire()
+    _thread.start_new_thread(done.release, ())
+    return done.acquire(timeout=_WAIT_SECONDS)
+
+
+def _socket_pair(_want: Request) -> bool:
+    one, other = socket.socketpair()
+    with one, other:
+        one.sendall(b"x")
+        return other.recv(1) == b"x"
+
+
+def _random(_want: Request) -> bool:
+    return len(os.urandom(8)) == 8  # noqa: PLR2004 - as many as were asked for
+
+
+def _own_source(_want: Request) -> bool:
+    with open("rubric.py", "rb") as file:
+        return bool(file.read(1))
+
+
+def _system_calls(_want: Request) -> bool:
+    return bool(_LIBC.getpid() == os.getpid())
+
+
+# Without system calls of its own the probe would fail for want of a way to try.
+OPEN = _named(_working_directory, _socket_pair, _random, _own_source, _system_calls, _thread_of_its_own)
+RELEASED = "released"
+
+
+def tried(attempt: Try, want: Request) -> bool:
+    """Make one attempt; what goes wrong with it did not reach anything."""
+    try:
+        return attempt(want)
+    except (OSError, ValueError, LookupError, AttributeError, MemoryError, RuntimeError):
+        return False
+
+
+def wait_for_release(position: int) -> bool:
+    """Say that we are ready to be looked at, and wait for the byte behind the request."""
+    os.write(1, b"\n")
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while not os.pread(0, 1, position) and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    return bool(os.pread(0, 1, position))
+
+
+def main() -> None:
+    """Try everything, let the harness look, and answer."""
+    line = os.pread(0, 1 << 16, 0).partition(b"\n")[0]
+    want: Request = json.loads(line)
+    reached = {name: tried(attempt, want) for name, attempt in (TRIES | OPEN).items()}
+    reached[RELEASED] = wait_for_release(len(line) + 1)
+    reached |= {name: tried(attempt, want) for name, attempt in LAST_TRIES.items()}
+    # A shell that can be started gives the answer in our place.
+    shell = json.dumps({**reached, SHELL: True})
+    with contextlib.suppress(OSError):
+        os.execve("/bin/sh", ["sh", "-c", 'printf %s "$1"', "sh", shell], {})  # noqa: S606 - the very try
+    os.write(1, json.dumps({**reached, SHELL: False}).encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""Proof of an isolation class at start: a probe goes the way of every rubric and reaches nothing (ADR-0021).
+
+The same probe without confinement must reach every canary, or "blocked" would prove nothing. And the harness
+looks at the confined probe from outside, while it waits.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegenie.eval.decoding import decode_json
+from codegenie.eval.errors import DecodingRefused, HarnessFailure, IsolationUnavailable
+from codegenie.eval.evidence import IsolationProof, ProbeResult
+from codegenie.eval.isolation.canaries import Canaries, planted
+from codegenie.eval.isolation.kernel import this_machine
+from codegenie.eval.isolation.launching import Launcher, open_launcher
+from codegenie.eval.isolation.outside import seen_from_outside
+from codegenie.eval.isolation.unconfined import Unconfined
+from codegenie.eval.models import IsolationClass, Spawn
+from codegenie.eval.processes import ProcessEnd
+from codegenie.eval.sanitising import one_line
+from codegenie.eval.streams import read_head, read_tail, stream_file
+
+STRONGEST_FIRST: tuple[IsolationClass, ...] = ("namespace", "landlock", "subprocess")
+OPEN_PROBES = frozenset(
+    {
+        "working-directory",
+        "socket-pair",
+        "random",
+        "own-source",
+        "system-calls",
+        "thread-of-its-own",
+        "released",
+    }
+)
+"""What every class leaves open: a rubric needs it, and so does the probe."""
+
+CONTROLLED_PROBES = frozenset(
+    {
+        "harness-environment",
+        "harness-memory",
+        "harness-descriptor",
+        "process-vm-read",
+        "signal-harness",
+        "prlimit-harness",
+        "private-file",
+        "sibling-directory",
+        "system-file",
+        "list-root",
+        "stat-outside",
+        "write-run-directory",
+        "write-shared-directory",
+        "chmod-outside",
+        "utime-outside",
+        "truncate-outside",
+        "tcp-connect",
+        "udp-send",
+        "unix-socket",
+        "abstract-socket",
+        "fork",
+        "large-allocation",
+        "large-file",
+        "hostname",
+    }
+)
+"""The canaries: a probe without confinement must reach each of them.
+
+The others are calls and states that many a machine denies to everybody, containers above all: io_uring, keys,
+namespaces, a shell. What nobody can do there, a rubric cannot do either.
+"""
+_MEMORY_PROBES = frozenset({"harness-memory", "process-vm-read"})
+
+_PROBE_PROGRAM = Path(__file__).with_name("probe.py")
+# The probe takes milliseconds, under load much longer; only a hang takes as long as this.
+_SECONDS = 30.0
+_ANSWER_BYTES = 64 * 1024
+_COMPLAINT_BYTES = 4 * 1024
+_POLL_SECONDS = 0.001
+_HINT = "`codegenie eval doctor` says what is missing on this machine"
+
+Outside = Callable[[int], Mapping[str, bool]]
+"""Looks at a process from outside: for each check whether it holds."""
+
+Planter = Callable[[Path], AbstractContextManager[Canaries]]
+"""Plants canaries for one probe below the directory of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Probed:
+    """What one probe reached by its own word and by that of a witness, and how it looked from outside."""
+
+    said: Mapping[str, bool]
+    witnessed: Mapping[str, bool]
+    outside: Mapping[str, bool]
+
+    @property
+    def surely_reached(self) -> dict[str, bool]:
+        """Where there is a witness, only its word: who sends to nobody may well believe that it arrived."""
+        return {**self.said, **self.witnessed}
+
+    @property
+    def perhaps_reached(self) -> dict[str, bool]:
+        """What was reached by either word."""
+        return {name: self.said.get(name, False) or self.witnessed.get(name, False) for name in self.said}
+
+
+async def strongest_proved(
+    asked_for: str, spawn: Spawn, run_directory: Path
+) -> tuple[Launcher, IsolationProof]:
+    """Return the launcher of the strongest class that was proved, or of the one that was asked for."""
+    classes = STRONGEST_FIRST if asked_for == "auto" else [_class_named(asked_for)]
+    for isolation_class in classes[:-1]:
+        with contextlib.suppress(IsolationUnavailable):
+            return await proved(isolation_class, spawn, run_directory)
+    return await proved(classes[-1], spawn, run_directory)
+
+
+async def proved(
+    isolation_class: IsolationClass, spawn: Spawn, run_directory: Path
+) -> tuple[Launcher, IsolationProof]:
+    """Return the launcher of a class with its proof; a class that cannot be proved is refused."""
+    if isolation_class == "subprocess":
+        return await open_launcher(isolation_class, spawn, run_directory), _proof(isolation_class, {})
+    control = Unconfined(run_directory)
+    async with AsyncExitStack() as held:
+        held.push_async_callback(control.close)
+        # First: its keeper starts while the launcher does.
+        await control.open()
+        launcher = await open_launcher(isolation_class, spawn, run_directory)
+        async with AsyncExitStack() as unproved:
+            unproved.push_async_callback(launcher.close)
+            proof = await prove(launcher, control, run_directory)
+            unproved.pop_all()
+    return launcher, proof
+
+
+async def prove(
+    launcher: Launcher,
+    control: Launcher,
+    run_directory: Path,
+    look: Outside = seen_from_outside,
+    plant: Planter = planted,
+) -> IsolationProof:
+    """Send the probe through the launcher of a class, and through one that confines nothing, and compare."""
+    isolation_class = launcher.isolation_class
+    with plant(run_directory) as for_control, plant(run_directory) as for_class:
+        both = await asyncio.gather(
+            _probed(control, for_control, None),
+            _probed(launcher, for_class, look),
+            return_exceptions=True,
+        )
+    free, confined = map(_raised, (both[0], _as_refusal(isolation_class, both[1])))
+    _check_control(isolation_class, free.surely_reached)
+    _check_open(isolation_class, confined.said)
+    reached = confined.perhaps_reached
+    tried = {name: not reached[name] for name in reached.keys() - OPEN_PROBES}
+    proof = _proof(isolation_class, tried | dict(confined.outside))
+    for name in proof.unproved:
+        known = name in tried or name in confined.outside
+        raise _unproved(isolation_class, f"{name!r} {'got through' if known else 'was not tried'}")
+    return proof
+
+
+def _class_named(name: str) -> IsolationClass:
+    for isolation_class in STRONGEST_FIRST:
+        if isolation_class == name:
+            return isolation_class
+    raise IsolationUnavailable(f"there is no isolation class {name!r}", hint=_HINT)
+
+
+def _proof(isolation_class: IsolationClass, blocked: Mapping[str, bool]) -> IsolationProof:
+    machine = this_machine()
+    return IsolationProof(
+        isolation_class=isolation_class,
+        kernel=machine.kernel,
+        landlock_abi=machine.landlock_abi,
+        probes=tuple(ProbeResult(name=name, blocked=held) for name, held in sorted(blocked.items())),
+    )
+
+
+def _as_refusal(isolation_class: IsolationClass, ended: _Probed | BaseException) -> _Probed | BaseException:
+    """Take a step of the set-up that failed in the probe's own process for what it is: no such class here."""
+    return _unproved(isolation_class, ended.message) if isinstance(ended, HarnessFailure) else ended
+
+
+def _raised(ended: _Probed | BaseException) -> _Probed:
+    if isinstance(ended, BaseException):
+        raise ended
+    return ended
+
+
+def _unproved(isolation_class: IsolationClass, why: str) -> IsolationUnavailable:
+    return IsolationUnavailable(f"isolation class {isolation_class!r} is not proved: {why}", hint=_HINT)
+
+
+def _check_control(isolation_class: IsolationClass, reached: Mapping[str, bool]) -> None:
+    """Refuse a proof whose control did not reach every canary."""
+    wanted = CONTROLLED_PROBES | OPEN_PROBES
+    if this_machine().hides_memory:
+        wanted -= _MEMORY_PROBES
+    for name in _missing(wanted, reached):
+        raise _unproved(
+            isolation_class, f"without confinement {name!r} is not reached either, so that nothing blocks it"
+        )
+
+
+def _check_open(isolation_class: IsolationClass, reached: Mapping[str, bool]) -> None:
+    for name in _missing(OPEN_PROBES, reached):
+        raise _unproved(isolation_class, f"{name!r}, which every rubric needs, does not work in it")
+
+
+def _missing(wanted: Iterable[str], reached: Mapping[str, bool]) -> list[str]:
+    return sorted(name for name in wanted if not reached.get(name))
+
+
+async def _probed(launcher: Launcher, canaries: Canaries, look: Outside | None) -> _Probed:
+    """Send one probe through a launcher, and look at it while it waits."""
+    pids: list[int] = []
+    files = [("rubric.py", _PROBE_PROGRAM.read_bytes())]
+    with (
+        launcher.room(files) as room,
+        stream_file(canaries.request) as stdin,
+        stream_file() as stdout,
+        stream_file() as stderr,
+    ):
+        launch = launcher.launch(room, (stdin, stdout, stderr), _SECONDS, pids.append)
+        task = asyncio.ensure_future(launch)
+        try:
+            outside = await _looked_at(task, stdout, pids, look) if look is not None else {}
+            os.pwrite(stdin, b"!", len(canaries.request))
+            end = await task
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        answer, _ = read_head(stdout, _ANSWER_BYTES)
+        complaint, _ = read_tail(stderr, _COMPLAINT_BYTES)
+    said = _answered(launcher.isolation_class, answer, end, complaint)
+    return _Probed(said, canaries.witnessed(), outside)
+
+
+async def _looked_at(
+    probe: "asyncio.Future[ProcessEnd]", stdout: int, pids: list[int], look: Outside
+) -> dict[str, bool]:
+    """Wait until the probe says that it waits, or ends, and look at it."""
+    for _ in range(int(_SECONDS / _POLL_SECONDS)):
+        if probe.done() or os.fstat(stdout).st_size:
+            break
+        await asyncio.sleep(_POLL_SECONDS)
+    return dict(look(pids[-1])) if pids and not probe.done() else {}
+
+
+def _answered(
+    isolation_class: IsolationClass, answer: bytes, end: ProcessEnd, complaint: bytes
+) -> dict[str, bool]:
+    """Read the answer of a probe that came to its end; any other proves nothing."""
+    how = _how_it_failed(end)
+    try:
+        document = decode_json(answer, _ANSWER_BYTES) if how is None else None
+    except DecodingRefused as refusal:
+        document, how = None, refusal.message
+    if not isinstance(document, dict) or not all(type(value) is bool for value in document.values()):
+        said = one_line(complaint.decode(errors="replace").strip().rpartition("\n")[2], 200)
+        why = f"the probe gave no answer ({how or 'it is no list of results'}{': ' if said else ''}{said})"
+        raise _unproved(isolation_class, why)
+    return document
+
+
+def _how_it_failed(end: ProcessEnd) -> str | None:
+    if end.lost or end.timed_out:
+        return "lost" if end.lost else "no end in time"
+    if end.signal is not None or end.exit_code != 0:
+        return f"signal {end.signal}" if end.signal else f"exit {end.exit_code}"
+    return "it left a process behind" if end.leaked else None

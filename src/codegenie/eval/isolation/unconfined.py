@@ -1,0 +1,68 @@
+"""The control of every proof: the probe in a plain child, without limits or any other confinement.
+
+Not the class `subprocess`, which has limits, and whose children gain no privileges: what the control cannot
+reach is no canary.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from codegenie.eval.files import write_private
+from codegenie.eval.isolation.launching import Streams, Watch
+from codegenie.eval.isolation.policy import rubric_environment
+from codegenie.eval.keepers import keeper_pool
+from codegenie.eval.models import IsolationClass
+from codegenie.eval.ports import Room
+from codegenie.eval.processes import ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.removal import for_entries, remove_tree
+
+
+class Unconfined:
+    """A launcher that confines nothing."""
+
+    isolation_class: IsolationClass = "subprocess"
+    wants_parcel = False
+
+    def __init__(self, run_directory: Path) -> None:
+        self._directory = run_directory
+        self._keepers = keeper_pool(run_directory, {})
+
+    async def open(self) -> None:
+        """Start the keeper now."""
+        await self._keepers.open()
+
+    @contextmanager
+    def room(self, files: Sequence[tuple[str, bytes]]) -> Iterator[Path]:
+        """Give a private directory with these files."""
+        path = f"{self._directory}/control-{os.urandom(8).hex()}"
+        os.mkdir(path, 0o700)
+        try:
+            for name, content in files:
+                write_private(f"{path}/{name}", (content,))
+            yield Path(path)
+        finally:
+            remove_tree(path, for_entries(64))
+
+    async def launch(
+        self,
+        room: Room,
+        streams: Streams,
+        seconds: float,
+        watch: Watch | None = None,  # noqa: ARG002 - nobody looks at the control
+    ) -> ProcessEnd:
+        """Run `rubric.py` of a room to the end of its tree."""
+        request = ProcessRequest(
+            argv=(real_interpreter(), "-s", "-S", "-B", "rubric.py"),
+            directory=str(room),
+            environment=rubric_environment(str(room)),
+            streams=streams,
+            seconds=seconds,
+        )
+        async with self._keepers.borrowed() as keeper:
+            return await keeper.run(request)
+
+    async def close(self) -> None:
+        """End the keeper."""
+        await self._keepers.close()

@@ -1,0 +1,222 @@
+"""The proof of an isolation class: what is refused, and that the refusal names what got through."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codegenie.eval.errors import IsolationUnavailable
+from codegenie.eval.evidence import REQUIRED_PROBES
+from codegenie.eval.isolation.canaries import planted
+from codegenie.eval.isolation.kernel import this_machine
+from codegenie.eval.isolation.outside import seen_from_outside
+from codegenie.eval.isolation.proof import CONTROLLED_PROBES, OPEN_PROBES, strongest_proved
+from codegenie.eval.models import IsolationClass
+from codegenie.eval.processes import ProcessEnd
+from codegenie.eval.streams import stream_file
+from tests.proof_workshop import (
+    CLASSES,
+    DEEDS,
+    OUTSIDE,
+    PROBE_PROGRAM,
+    TRIED,
+    WELL,
+    Claiming,
+    Saying,
+    all_well,
+    blocked_answer,
+    proved_with,
+    without_file,
+    without_listener,
+)
+
+REQUIRED = [
+    (isolation_class, name)
+    for isolation_class in CLASSES
+    for name in sorted(REQUIRED_PROBES[isolation_class])
+]
+LISTENERS = ("tcp-connect", "udp-send", "unix-socket", "abstract-socket")
+FILES = {
+    "private-file": "private_file",
+    "sibling-directory": "sibling_directory",
+    "chmod-outside": "touched_file",
+    "truncate-outside": "cut_file",
+    "stat-outside": "run_directory",
+}
+
+
+def refusal(launcher: Saying | Claiming, directory: Path, **how: object) -> str:
+    with pytest.raises(IsolationUnavailable) as refused:
+        asyncio.run(proved_with(launcher, directory, **how))  # type: ignore[arg-type]
+    assert refused.value.hint
+    # Whatever came of it, nothing of the proof lies there any more.
+    assert list(directory.iterdir()) == []
+    return refused.value.message
+
+
+@pytest.mark.parametrize("isolation_class", CLASSES)
+def test_a_probe_that_reaches_nothing_proves_its_class(
+    isolation_class: IsolationClass, tmp_path: Path
+) -> None:
+    proof = asyncio.run(proved_with(Saying(isolation_class), tmp_path))
+
+    assert (proof.isolation_class, proof.kernel) == (isolation_class, os.uname().release)
+    assert proof.holds
+    assert {probe.name for probe in proof.probes} >= REQUIRED_PROBES[isolation_class]
+    assert not {probe.name for probe in proof.probes} & OPEN_PROBES
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("isolation_class", "name"), REQUIRED)
+def test_a_class_that_blocks_all_but_one_is_refused_by_the_name_of_that_one(
+    isolation_class: IsolationClass, name: str, tmp_path: Path
+) -> None:
+    answer, seen = blocked_answer(), all_well(0)
+    if name in OUTSIDE:
+        seen[name] = False
+    else:
+        answer[name] = True
+
+    message = refusal(Saying(isolation_class, answer), tmp_path, look=lambda _pid: seen)
+
+    assert message == f"isolation class {isolation_class!r} is not proved: {name!r} got through"
+
+
+@pytest.mark.parametrize("name", ["fork", "outside-seccomp"])
+def test_a_probe_that_was_not_tried_proves_nothing(name: str, tmp_path: Path) -> None:
+    answer, seen = blocked_answer(), all_well(0)
+    answer.pop(name, None)
+    seen.pop(name, None)
+
+    message = refusal(Saying("landlock", answer), tmp_path, look=lambda _pid: seen)
+
+    assert message.endswith(f"{name!r} was not tried")
+
+
+def test_what_only_namespaces_hide_may_be_open_in_landlock_and_is_written_down(tmp_path: Path) -> None:
+    answer = {**blocked_answer(), "stat-outside": True, "disk-total": True}
+    proof = asyncio.run(proved_with(Saying("landlock", answer), tmp_path))
+
+    assert proof.holds
+    assert {probe.name for probe in proof.probes if not probe.blocked} == {"stat-outside", "disk-total"}
+
+
+@pytest.mark.parametrize("isolation_class", CLASSES)
+def test_a_launcher_that_confines_nothing_proves_no_class(
+    isolation_class: IsolationClass, tmp_path: Path
+) -> None:
+    message = refusal(Claiming(isolation_class, tmp_path), tmp_path, look=seen_from_outside)
+
+    assert message.endswith("'abstract-socket' got through")
+
+
+@pytest.mark.parametrize("name", LISTENERS)
+def test_with_a_canary_s_listener_removed_the_class_is_refused(name: str, tmp_path: Path) -> None:
+    message = refusal(Saying("namespace"), tmp_path, plant=without_listener(name))
+
+    assert f"without confinement {name!r} is not reached either" in message
+
+
+@pytest.mark.parametrize(("name", "field"), FILES.items())
+def test_with_a_canary_s_file_removed_the_class_is_refused(name: str, field: str, tmp_path: Path) -> None:
+    message = refusal(Saying("namespace"), tmp_path, plant=without_file(field))
+
+    assert f"without confinement {name!r} is not reached either" in message
+
+
+@pytest.mark.parametrize("name", DEEDS)
+def test_what_a_probe_denies_is_known_by_whoever_looks_after_the_canary(name: str, tmp_path: Path) -> None:
+    message = refusal(Saying("landlock", deed=DEEDS[name]), tmp_path)
+
+    assert message.endswith(f"{name!r} got through")
+
+
+@pytest.mark.parametrize("name", sorted(OPEN_PROBES))
+def test_a_class_in_which_a_rubric_cannot_work_is_refused(name: str, tmp_path: Path) -> None:
+    message = refusal(Saying("landlock", {**blocked_answer(), name: False}), tmp_path)
+
+    assert f"{name!r}, which every rubric needs" in message
+
+
+ENDS = {
+    "exit 98": ProcessEnd(exit_code=98),
+    "signal SYS": ProcessEnd(signal="SYS"),
+    "no end in time": ProcessEnd(timed_out=True),
+    "lost": ProcessEnd(lost=True),
+    "it left a process behind": ProcessEnd(exit_code=0, leaked=1),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_probe_that_came_to_a_bad_end_proves_nothing(how: str, tmp_path: Path) -> None:
+    message = refusal(Saying("landlock", end=ENDS[how]), tmp_path)
+
+    assert message.endswith(f"the probe gave no answer ({how})")
+
+
+@pytest.mark.parametrize("said", [b"", b"{", b"[]", b'{"fork": 0}', b'{"fork": null}', b"{} {}"])
+def test_an_answer_that_is_no_list_of_results_proves_nothing(said: bytes, tmp_path: Path) -> None:
+    message = refusal(Saying("landlock", said, end=WELL), tmp_path)
+
+    assert "the probe gave no answer" in message
+
+
+def test_a_probe_that_nobody_has_looked_at_proves_nothing(tmp_path: Path) -> None:
+    message = refusal(Saying("landlock", seen=False), tmp_path)
+
+    assert message.endswith("'outside-capabilities' was not tried")
+
+
+def test_without_confinement_the_probe_reaches_every_canary_and_what_was_left_open(tmp_path: Path) -> None:
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "rubric.py").write_bytes(PROBE_PROGRAM.read_bytes())
+    left_open = os.open(tmp_path, os.O_RDONLY)
+    with (
+        planted(tmp_path) as canaries,
+        stream_file(canaries.request + b"!") as stdin,
+        stream_file() as stdout,
+    ):
+        command = [sys.executable, "-s", "-S", "-B", "rubric.py"]
+        subprocess.run(
+            command, cwd=tmp_path / "room", stdin=stdin, stdout=stdout, pass_fds=[left_open], check=True
+        )
+        reached = json.loads(os.pread(stdout, 1 << 16, 0)) | canaries.witnessed()
+    os.close(left_open)
+
+    excused = {"harness-memory", "process-vm-read"} if this_machine().hides_memory else set()
+    assert reached.keys() == TRIED | OPEN_PROBES
+    assert {name for name in CONTROLLED_PROBES | OPEN_PROBES if not reached[name]} == excused
+    assert reached["descriptors"]
+
+
+def test_of_ourselves_we_see_from_outside_that_nothing_confines_us() -> None:
+    seen = seen_from_outside(os.getpid())
+
+    assert seen.keys() == OUTSIDE
+    assert not any(held for name, held in seen.items() if name.endswith("-namespace"))
+
+
+def test_of_a_process_that_is_gone_we_see_nothing() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+
+    assert seen_from_outside(ended.pid) == {}
+
+
+def test_the_class_subprocess_needs_no_proof(tmp_path: Path) -> None:
+    async def ask() -> tuple[IsolationClass, str, int | None, int]:
+        launcher, proof = await strongest_proved("subprocess", "zygote", tmp_path)
+        await launcher.close()
+        return launcher.isolation_class, proof.kernel, proof.landlock_abi, len(proof.probes)
+
+    machine = this_machine()
+    assert asyncio.run(ask()) == ("subprocess", machine.kernel, machine.landlock_abi, 0)
+
+
+def test_a_class_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(IsolationUnavailable, match="'microvm'"):
+        asyncio.run(strongest_proved("microvm", "zygote", tmp_path))

@@ -1,0 +1,172 @@
+"""Launchers that answer as a test says, and a probe that goes its way without them."""
+
+import asyncio
+import json
+import os
+import runpy
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from codegenie.eval.evidence import REQUIRED_PROBES, IsolationProof
+from codegenie.eval.isolation import proof as proving
+from codegenie.eval.isolation.canaries import Canaries, planted
+from codegenie.eval.isolation.launching import Streams, Watch
+from codegenie.eval.isolation.proof import OPEN_PROBES, Outside, Planter, prove
+from codegenie.eval.isolation.unconfined import Unconfined
+from codegenie.eval.models import IsolationClass
+from codegenie.eval.ports import Room
+from codegenie.eval.processes import ProcessEnd
+
+CLASSES: tuple[IsolationClass, ...] = ("landlock", "namespace")
+PROBE_PROGRAM = Path(proving.__file__).with_name("probe.py")
+PROBE = runpy.run_path(str(PROBE_PROGRAM), run_name="read")
+TRIED = frozenset({*PROBE["TRIES"], *PROBE["LAST_TRIES"], PROBE["SHELL"]})
+OUTSIDE = frozenset(name for name in REQUIRED_PROBES["namespace"] if name.startswith("outside-"))
+Deed = Callable[[dict[str, Any]], object]
+WELL = ProcessEnd(exit_code=0)
+
+
+def blocked_answer() -> dict[str, bool]:
+    """Return what a probe says that reaches nothing but what every rubric may."""
+    return {**dict.fromkeys(TRIED, False), **dict.fromkeys(OPEN_PROBES, True)}
+
+
+class Saying:
+    """A launcher that starts nothing, and in whose rooms the probe says what the test wants it to say."""
+
+    wants_parcel = False
+
+    def __init__(
+        self,
+        isolation_class: IsolationClass,
+        answer: Mapping[str, object] | bytes | None = None,
+        *,
+        deed: Deed = bool,
+        end: ProcessEnd = WELL,
+        seen: bool = True,
+    ) -> None:
+        self.isolation_class: IsolationClass = isolation_class
+        said = blocked_answer() if answer is None else answer
+        self._answer = said if isinstance(said, bytes) else json.dumps(dict(said)).encode()
+        self._deed = deed
+        self._end = end
+        self._seen = seen
+
+    @contextmanager
+    def room(self, files: Sequence[tuple[str, bytes]]) -> Iterator[Room]:
+        """Take a probe as any launcher does."""
+        assert [name for name, _ in files] == ["rubric.py"]
+        yield Path("nowhere")
+
+    async def launch(
+        self,
+        room: Room,
+        streams: Streams,
+        seconds: float,
+        watch: Watch | None = None,
+    ) -> ProcessEnd:
+        """Answer in place of a probe, once it was looked at."""
+        assert room == Path("nowhere")
+        stdin, stdout, _ = streams
+        line = os.pread(stdin, 1 << 16, 0).partition(b"\n")[0]
+        self._deed(json.loads(line))
+        if watch is not None and self._seen:
+            watch(os.getpid())
+        os.write(stdout, b"\n")
+        async with asyncio.timeout(seconds):
+            while not os.pread(stdin, 1, len(line) + 1):  # noqa: ASYNC110 - as the probe does
+                await asyncio.sleep(0.001)
+        os.write(stdout, self._answer)
+        return self._end
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+
+class Claiming(Unconfined):
+    """A launcher that confines nothing and calls it a class."""
+
+    def __init__(self, isolation_class: IsolationClass, run_directory: Path) -> None:
+        super().__init__(run_directory)
+        self.isolation_class = isolation_class
+
+
+def all_well(_pid: int) -> dict[str, bool]:
+    """See from outside what a whole confinement looks like."""
+    return dict.fromkeys(OUTSIDE, True)
+
+
+async def proved_with(
+    launcher: Saying | Unconfined, directory: Path, look: Outside = all_well, plant: Planter = planted
+) -> IsolationProof:
+    """Prove the class of a launcher, with the real control beside it."""
+    control = Unconfined(directory)
+    try:
+        return await prove(launcher, control, directory, look, plant)
+    finally:
+        await control.close()
+        await launcher.close()
+
+
+def without_listener(name: str) -> Planter:
+    """Plant as usual, and take one listener away from whoever comes first, which is the control."""
+    plants = iter([True, False])
+
+    @contextmanager
+    def plant(directory: Path) -> Iterator[Canaries]:
+        with planted(directory) as canaries:
+            if next(plants):
+                canaries.listeners[name].close()
+            yield canaries
+
+    return plant
+
+
+def without_file(field: str) -> Planter:
+    """Plant as usual, and name a file to the control that is not there."""
+    plants = iter([True, False])
+
+    @contextmanager
+    def plant(directory: Path) -> Iterator[Canaries]:
+        with planted(directory) as canaries:
+            request = json.loads(canaries.request)
+            if next(plants):
+                request[field] = f"{directory}/gone"
+            raw = json.dumps(request).encode() + b"\n"
+            yield Canaries(raw, canaries.listeners, canaries.witnesses, canaries.memory)
+
+    return plant
+
+
+def _called(family: int, kind: int, address: Any) -> None:  # noqa: ANN401 - as the family has it
+    with socket.socket(family, kind) as line:
+        line.connect(address)
+        line.send(b"x")
+
+
+def _path_called(want: dict[str, Any]) -> None:
+    # By its directory: the path of a test may be longer than an address.
+    directory = os.open(os.path.dirname(want["unix_socket"]), os.O_RDONLY)
+    try:
+        name = os.path.basename(want["unix_socket"])
+        _called(socket.AF_UNIX, socket.SOCK_STREAM, f"/proc/self/fd/{directory}/{name}")
+    finally:
+        os.close(directory)
+
+
+DEEDS: dict[str, Deed] = {
+    "tcp-connect": lambda want: _called(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", want["tcp_port"])),
+    "udp-send": lambda want: _called(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", want["udp_port"])),
+    "unix-socket": _path_called,
+    "abstract-socket": lambda want: _called(
+        socket.AF_UNIX, socket.SOCK_STREAM, f"\0{want['abstract_socket']}"
+    ),
+    "write-run-directory": lambda want: Path(want["written_file"]).touch(),
+    "chmod-outside": lambda want: os.chmod(want["touched_file"], 0o640),
+    "utime-outside": lambda want: os.utime(want["touched_file"], (1, 1)),
+    "truncate-outside": lambda want: os.truncate(want["cut_file"], 0),
+}
+"""What a probe may do and deny; whoever looks after the canary knows better."""

@@ -1,0 +1,67 @@
+"""What `doctor` prints: a row for each class, its probes, the machine, and what to do."""
+
+from codegenie.eval.evidence import REQUIRED_PROBES
+from codegenie.eval.reporting.doctor import ClassFinding, render_doctor, strongest
+from tests.gate_workshop import proof
+
+BARE = ClassFinding("subprocess", proof("subprocess"))
+DENIED = ClassFinding("namespace", None, "'fork' got through", ("do this: `sudo it`", "or that"))
+LANDLOCK = ClassFinding("landlock", proof("landlock"))
+MACHINE = {"kernel": "6.12", "landlock_abi": 7, "seccomp": True, "superuser": False, "container": None}
+
+
+def test_each_class_has_a_row_that_says_what_came_of_it() -> None:
+    lines = render_doctor([DENIED, LANDLOCK, BARE], MACHINE)
+
+    assert lines[:6] == [
+        "class        result",
+        "namespace    not proved: 'fork' got through",
+        f"landlock     proved: {len(REQUIRED_PROBES['landlock'])} probes blocked",
+        "subprocess   needs no proof: limits and a private directory, and no confinement",
+        "",
+        "auto takes   landlock",
+    ]
+
+
+def test_each_probe_has_a_row_with_a_word_for_each_class_that_was_proved() -> None:
+    whole = ClassFinding("namespace", proof("namespace"))
+    lines = render_doctor([whole, LANDLOCK, BARE], MACHINE)
+
+    assert f"{'probe':38} namespace    landlock" in lines
+    assert f"{'tcp-connect':38} blocked      blocked" in lines
+    assert f"{'stat-outside':38} blocked      -" in lines
+
+
+def test_a_probe_that_is_not_required_and_got_through_is_open() -> None:
+    assert LANDLOCK.proof is not None
+    first, *rest = LANDLOCK.proof.probes
+    changed = LANDLOCK.proof.model_copy(
+        update={"probes": (first.model_copy(update={"blocked": False}), *rest)}
+    )
+
+    assert f"{first.name:38} open" in render_doctor([ClassFinding("landlock", changed)], MACHINE)
+
+
+def test_the_machine_is_told_in_words() -> None:
+    lines = render_doctor([BARE], MACHINE)
+
+    assert lines[-5:] == [
+        f"{'kernel':38} 6.12",
+        f"{'landlock_abi':38} 7",
+        f"{'seccomp':38} yes",
+        f"{'superuser':38} no",
+        f"{'container':38} -",
+    ]
+
+
+def test_what_is_to_be_done_stands_at_the_end_under_the_name_of_its_class() -> None:
+    lines = render_doctor([DENIED, LANDLOCK, BARE], MACHINE)
+
+    assert lines[-4:] == ["", "for namespace:", "  do this: `sudo it`", "  or that"]
+    assert "for landlock:" not in lines
+
+
+def test_the_strongest_is_the_first_that_was_proved() -> None:
+    assert strongest([DENIED, LANDLOCK, BARE]) == "landlock"
+    assert strongest([DENIED]) is None
+    assert "auto takes   nothing: no class was proved" in render_doctor([DENIED], {})
