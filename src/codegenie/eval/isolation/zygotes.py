@@ -100,6 +100,7 @@ class Guardian:
         settings = {
             "class": isolation_class,
             "cage": str(cage),
+            "rooms": str(run_directory),
             "limits": confined_limits(isolation_class),
             "program": {"interpreter": interpreter, "name": "rubric.py", "spawn": spawn},
             "cleaner": KeeperSettings(run_directory, rubric_limits()).command(),

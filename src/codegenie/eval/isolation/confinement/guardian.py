@@ -101,7 +101,7 @@ class Guardian:
         # Only now: whatever changes the user of a process unties it from its parent.
         tie_to_parent(parent)
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-        return kind(self._settings["limits"], self._readable)
+        return kind(self._settings["limits"], self._readable, self._settings["rooms"])
 
 
 def main() -> dict[str, Any] | None:

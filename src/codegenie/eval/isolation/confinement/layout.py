@@ -1,9 +1,9 @@
 """What of the file system a confined interpreter needs: itself, its library, its shared objects, devices."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from codegenie.eval.isolation.confinement.landlock import EXECUTE, READ, READ_FILE, WRITE_FILE
+from codegenie.eval.isolation.confinement.landlock import EXECUTE, READ, READ_DIR, READ_FILE, WRITE_FILE
 
 BOX = "/box"
 ROOM = "/box/case"
@@ -23,10 +23,23 @@ def readable(interpreter: str) -> dict[str, int]:
     Not the whole of /usr/lib, and nothing that was merely installed: a secret may lie there.
     """
     objects = _shared_objects()
-    directories = {os.path.realpath(path) for path in (*_directories(objects), *_ALSO) if os.path.isdir(path)}
+    # An interpreter of its own prefix has its shared object above its library: that file, and not all of lib.
+    above = {path for path in objects if _standard_library().startswith(f"{os.path.dirname(path)}/")}
+    places = (*_directories(objects - above), *_ALSO)
+    directories = {os.path.realpath(path) for path in places if os.path.isdir(path)}
     paths = {path: READ for path in sorted(directories) if not _inside(path, directories)}
+    paths |= dict.fromkeys(above, READ_FILE)
     programs = (interpreter, *(path for path in objects if os.path.basename(path).startswith("ld-")))
     return paths | dict.fromkeys(programs, READ_FILE | EXECUTE)
+
+
+def without_packages(paths: Mapping[str, int]) -> dict[str, int]:
+    """Return what may be read, the library entry by entry where packages lie below it."""
+    library = _standard_library()
+    if not masked() or library not in paths:
+        return dict(paths)
+    entries = {f"{library}/{name}": READ for name in os.listdir(library) if name not in _NOT_OURS}
+    return {**paths, library: READ_DIR, **entries}
 
 
 def masked() -> list[str]:

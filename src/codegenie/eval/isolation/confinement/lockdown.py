@@ -28,7 +28,8 @@ class Lockdown:
 
     fork_flags = 0
 
-    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int]) -> None:
+    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int], rooms: str) -> None:
+        del rooms  # needed where they lie in reach of each other
         self._settings = settings
         self._readable = {**readable, **layout.DEVICES}
         self._limits = {
@@ -61,8 +62,8 @@ class NamespaceLockdown(Lockdown):
 
     fork_flags = syscalls.CLONE_NEWNS
 
-    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int]) -> None:
-        super().__init__(settings, readable)
+    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int], rooms: str) -> None:
+        super().__init__(settings, readable, rooms)
         self._calls = CallFilter(metadata=True)
         self._ruleset = landlock.Ruleset(landlock.abi())
         self._ruleset.allow_all(self._readable)
@@ -84,11 +85,19 @@ class NamespaceLockdown(Lockdown):
 class LandlockLockdown(Lockdown):
     """Where there are no namespaces: the room is a directory on disk, and Landlock the wall around it."""
 
-    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int]) -> None:
-        super().__init__(settings, readable)
+    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int], rooms: str) -> None:
+        super().__init__(settings, readable, rooms)
         # Landlock does not see a change of mode or time, and here everything lies in reach.
         self._calls = CallFilter(metadata=False)
         self._version = landlock.abi()
+        # Taken on once, by the zygote, and so by every copy: what differs from case to case is added by each.
+        # Entry by entry, for no rule takes away: some two hundred, too many for every case.
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        outer = landlock.Ruleset(self._version, landlock.LEAST_ABI)
+        outer.allow_all(layout.without_packages(self._readable))
+        outer.allow(rooms, landlock.WORK)
+        outer.take_on()
+        os.close(outer.descriptor)
 
     def confine(self, room: int) -> None:
         """Enter the directory; the rules are made anew, for one of them names it."""

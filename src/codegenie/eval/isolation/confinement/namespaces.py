@@ -20,7 +20,7 @@ KINDS = {
     "user": syscalls.CLONE_NEWUSER,
 }
 _READ_ONLY = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV
-_DEVICE = syscalls.MS_NOSUID | syscalls.MS_NOEXEC
+_DEVICE = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NOEXEC
 
 
 class World:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from codegenie.eval.isolation.confinement import syscalls
 from codegenie.eval.isolation.confinement.call_numbers import (
+    ABSENT,
     CHECKED,
     FREE,
     LAST_KNOWN,
     METADATA,
-    OURS,
     numbers,
 )
 
@@ -36,7 +36,7 @@ _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xF
 # Duplicating, flags and pipes. Not F_SETOWN and F_SETSIG, by which a file sends a signal of one's choice; and
 # no locks, as flock is not on the list: cases that run side by side read the same library, and a lock on a
 # file of it is a word to the other.
-_FREE_FCNTL = (0, 1, 2, 3, 4, 1030, 1031, 1032)
+_FREE_FCNTL = (0, 1, 2, 3, 4, 1030, 1032)
 # What `isatty`, the size of a window and non-blocking sockets need. Not TIOCSTI, which types for the user.
 _FREE_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 # The name of a thread. Not PR_SET_PDEATHSIG: whoever clears it outlives us.
@@ -47,6 +47,7 @@ _THREAD_FLAGS = 0x00010F00
 _FOREIGN_FLAGS = 0x7E020000 | 0x00002000 | 0x00001000
 # Stands for the number of the process that loads the filter.
 _SELF = 0x5E1F5E1F
+_RLIMIT_CORE = 4
 
 Instruction = tuple[int, int, int, int]
 Code = list[Instruction]
@@ -75,6 +76,11 @@ def _masked(index: int, mask: int, value: int, otherwise: Code) -> Code:
     return [*test, *otherwise]
 
 
+def _unless(index: int, value: int, otherwise: Code) -> Code:
+    """Go on behind this code if the argument is not the value."""
+    return [_argument(index), (_JUMP_EQUAL, 0, len(otherwise), value), *otherwise]
+
+
 def _checks() -> dict[str, Code]:
     """Return the code of every call that is free for some arguments only."""
     no, yes = _returns(_EPERM), _returns(_ALLOW)
@@ -89,7 +95,9 @@ def _checks() -> dict[str, Code]:
         "fcntl": _one_of(1, _FREE_FCNTL),
         "ioctl": _one_of(1, _FREE_IOCTL),
         "prctl": _one_of(0, _FREE_PRCTL),
-        "prlimit64": _one_of(0, (0,)),
+        # One byte is the limit that a collector of cores heeds; lowered to none it would be ignored.
+        "prlimit64": [*_masked(0, 0xFFFFFFFF, 0, no), *_unless(1, _RLIMIT_CORE, no), *yes],
+        "setrlimit": [*_unless(0, _RLIMIT_CORE, no), *yes],
         "kill": _one_of(0, (_SELF,)),
         "tgkill": _one_of(0, (_SELF,)),
         "clone": [*_masked(0, _THREAD_FLAGS, _THREAD_FLAGS, no), *_masked(0, _FOREIGN_FLAGS, 0, no), *yes],
@@ -103,8 +111,7 @@ def _ranges(machine: str, *, metadata: bool) -> list[tuple[int, Code]]:
     if metadata:
         answers |= dict.fromkeys(numbers(METADATA, machine).values(), _returns(_ALLOW))
     answers |= {number: checks[name] for name, number in numbers(CHECKED, machine).items()}
-    # glibc then falls back to clone, whose flags can be looked at; those of clone3 are behind a pointer.
-    answers[numbers(OURS, machine)["clone3"]] = _returns(_ENOSYS)
+    answers |= dict.fromkeys(numbers(ABSENT, machine).values(), _returns(_ENOSYS))
     refused = _returns(_EPERM)
     found: list[tuple[int, Code]] = []
     for number in range(LAST_KNOWN + 1):
