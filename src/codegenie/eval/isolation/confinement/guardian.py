@@ -17,7 +17,7 @@ from typing import Any
 sys.path.append(os.path.abspath(os.path.join(__file__, *[".."] * 5)))
 
 from codegenie.eval.isolation.confinement import layout, syscalls
-from codegenie.eval.isolation.confinement.interpreter import run_here
+from codegenie.eval.isolation.confinement.interpreter import Program
 from codegenie.eval.isolation.confinement.lockdown import (
     LandlockLockdown,
     Lockdown,
@@ -27,25 +27,26 @@ from codegenie.eval.isolation.confinement.lockdown import (
 from codegenie.eval.isolation.confinement.namespaces import World
 from codegenie.eval.isolation.confinement.zygote import Control, Gone, Zygote
 
+_CONTROL = 0
+
 
 class Guardian:
     """Makes zygotes of one class."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
-        self._control = Control()
+        self._control = Control(_CONTROL)
         self._number = os.getpid()
         self._zygotes: list[int] = []
         interpreter = settings["program"]["interpreter"]
         self._program = {**settings["program"], "path": sys.path[1:-1]}
         self._readable = layout.readable(interpreter)
         self._world = World(settings["cage"], interpreter) if settings["class"] == "namespace" else None
-        # What every zygote shares is never looked through for garbage, and so never copied for that.
-        gc.freeze()
+        self._prepared: Program | None = None
         # Nobody waits for a zygote here: the kernel removes what is left of one.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
-    def serve(self) -> dict[str, Any] | None:
+    def serve(self) -> Program | None:
         """Make a zygote for every socket that comes, until the harness says so or is gone.
 
         Returns once more in every confined copy, with the program that it has to run: so the program finds
@@ -63,7 +64,7 @@ class Guardian:
                 continue
             if number == 0:
                 self._serve_as_zygote(descriptors[0])
-                return self._program
+                return self._prepared
             os.close(descriptors[0])
             self._zygotes.append(number)
             self._control.send({"zygote": number})
@@ -77,12 +78,16 @@ class Guardian:
     def _serve_as_zygote(self, channel: int) -> None:
         """Serve one slot in a world of its own; a zygote ends here, and only its copies return."""
         self._control.let_go()
-        os.dup2(channel, 0)
-        os.close(channel)
-        control = Control()
+        os.dup2(1, _CONTROL)  # never free: what took its place would be taken for a standard stream
+        control = Control(channel)
         try:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            zygote = Zygote(self._enter(), self._program, control)
+            lockdown = self._enter()
+            if self._program["spawn"] == "zygote":
+                self._prepared = Program(*(self._program[key] for key in ("interpreter", "name", "path")))
+            zygote = Zygote(lockdown, self._program, control)
+            # What every copy shares is never looked through for garbage, and so never copied for that.
+            gc.freeze()
             control.send({"ready": True})
             if zygote.serve():
                 return
@@ -104,7 +109,7 @@ class Guardian:
         return kind(self._settings["limits"], self._readable, self._settings["rooms"])
 
 
-def main() -> dict[str, Any] | None:
+def main() -> Program | None:
     """Serve, and clean up if the harness died without a word; in a confined copy, say what is to be run."""
     settings = json.loads(sys.argv[1])
     os.umask(0o077)
@@ -120,4 +125,4 @@ def main() -> dict[str, Any] | None:
 if __name__ == "__main__":
     program = main()
     if program is not None:
-        sys.exit(run_here(program["interpreter"], program["name"], program["path"]))
+        sys.exit(program.run())

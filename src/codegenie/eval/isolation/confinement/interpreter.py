@@ -18,6 +18,7 @@ from importlib.machinery import SourceFileLoader
 from typing import TextIO
 
 _FLAGS = ("-s", "-S", "-B")
+_OUR_MODULES = {"codegenie", "__main__"}
 _WHOLE_FILE = 257  # Py_file_input
 
 _C = ctypes.PyDLL(None)
@@ -40,36 +41,46 @@ def arguments(interpreter: str, program: str) -> list[str]:
     return [interpreter, *_FLAGS, program]
 
 
-def run_here(interpreter: str, program: str, path: list[str]) -> int:
-    """Run the program of the working directory, and end the process as the program says.
+class Program:
+    """A file that is to be run as the main program, by copies of this process.
 
-    Returns only if ending it takes an interpreter's own last words, with the status to leave with.
+    All that can be made before is made here, once: what a copy makes it pays for by the page.
     """
-    _new_streams()
-    file = os.path.join(os.getcwd(), program)
-    sys.argv = [program]
-    sys.orig_argv = arguments(interpreter, program)
-    sys.path[:] = [os.path.dirname(file), *path]
-    for name in [name for name in sys.modules if name.partition(".")[0] in {"codegenie", "__main__"}]:
-        del sys.modules[name]
-    main = types.ModuleType("__main__")
-    main.__dict__.update(
-        __builtins__=sys.modules["builtins"], __annotations__={}, __file__=file, __cached__=None
-    )
-    main.__loader__ = SourceFileLoader("__main__", file)
-    sys.modules["__main__"] = main
-    status = _ended(_attempt(lambda: _execute(main, file)), file)
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits as the interpreter does
-    atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to call what was registered
-    if not _flushed():
-        return status
-    # What is to be deleted at the end is deleted now, and may still write. An interpreter would go on to
-    # take itself apart, for longer than the whole case takes.
-    main.__dict__.clear()
-    gc.collect()
-    if not _flushed():
-        return status
-    os._exit(status)
+
+    def __init__(self, interpreter: str, name: str, path: list[str]) -> None:
+        self._name = name
+        self._main = types.ModuleType("__main__")
+        self._main.__dict__.update(__builtins__=sys.modules["builtins"], __annotations__={}, __cached__=None)
+        # Taken away and not let go of: freeing them would touch, and so copy, the memory of all.
+        names = [name for name in sys.modules if name.partition(".")[0] in _OUR_MODULES]
+        self._ours = {name: sys.modules.pop(name) for name in names}
+        sys.modules["__main__"] = self._main
+        sys.argv = [name]
+        sys.orig_argv = arguments(interpreter, name)
+        sys.path[:] = ["", *path]
+        self._before = sys.__stdin__, sys.__stdout__, sys.__stderr__
+        _new_streams()
+
+    def run(self) -> int:
+        """Run the file of the working directory, and end the process as the program says.
+
+        Returns only if ending it takes an interpreter's own last words, with the status to leave with.
+        """
+        sys.path[0] = os.getcwd()
+        main, file = self._main.__dict__, f"{sys.path[0]}/{self._name}"
+        main.update(__file__=file, __loader__=SourceFileLoader("__main__", file))
+        status = _ended(_attempt(lambda: _execute(main, file)), file)
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits as the interpreter does
+        atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to call what was registered
+        if not _flushed():
+            return status
+        # What is to be deleted at the end is deleted now, and may still write. An interpreter would go on to
+        # take itself apart, for longer than the whole case takes.
+        main.clear()
+        gc.collect()
+        if not _flushed():
+            return status
+        os._exit(status)
 
 
 def _attempt(work: Callable[[], object]) -> BaseException | None:
@@ -80,13 +91,13 @@ def _attempt(work: Callable[[], object]) -> BaseException | None:
     return None
 
 
-def _execute(main: types.ModuleType, file: str) -> None:
+def _execute(main: dict[str, object], file: str) -> None:
     """Run the file, read by the parser itself: its complaints about a text are not those about a file."""
     name = os.fsencode(file)
     opened = _C.fopen(name, b"rb")
     if not opened:
         raise FileNotFoundError(file)
-    _RUN_FILE(opened, name, _WHOLE_FILE, main.__dict__, main.__dict__, 1, None)
+    _RUN_FILE(opened, name, _WHOLE_FILE, main, main, 1, None)
 
 
 def _ended(error: BaseException | None, file: str) -> int:
@@ -145,7 +156,11 @@ def _flush(stream: "TextIO | None") -> None:
 
 
 def _new_streams() -> None:
-    """Make the standard streams anew: those that we have belong to other descriptors, and may hold bytes."""
+    """Make the standard streams anew, as they are for files, which a copy puts in the place of these."""
+    for descriptor in range(3):
+        file = os.memfd_create("stream", os.MFD_CLOEXEC)
+        os.dup2(file, descriptor)
+        os.close(file)
     sys.stdin = sys.__stdin__ = _stream(0, "r", sys.__stdin__)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(1, "w", sys.__stdout__)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _stream(2, "w", sys.__stderr__)  # type: ignore[misc]

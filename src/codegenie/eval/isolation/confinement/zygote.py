@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 from codegenie.eval.isolation.confinement import interpreter, syscalls
 from codegenie.eval.isolation.confinement.lockdown import Lockdown, tie_to_parent
 
-_CONTROL = 0
 _LARGEST_PART = 1 << 12
 _DESCRIPTORS = 4
 _SET_UP_FAILED = 98
@@ -30,8 +29,9 @@ class Gone(Exception):  # noqa: N818 - the harness went away; the only way out o
 class Control:
     """The socket to the harness: one JSON line each way, descriptors beside it."""
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(fileno=_CONTROL)
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._socket = socket.socket(fileno=descriptor)
         self._buffer = b""
 
     @property
@@ -143,7 +143,7 @@ class Zygote:
         """Wait for the end, a word of the harness or the deadline; say whether it was one of the latter."""
         poll = select.poll()
         poll.register(handle, select.POLLIN)
-        poll.register(_CONTROL, select.POLLIN)
+        poll.register(self._control.descriptor, select.POLLIN)
         while True:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
@@ -152,7 +152,7 @@ class Zygote:
             ready = dict(poll.poll(0 if self._control.has_word else remaining * 1000 + 1))
             if handle in ready:
                 return False, time.monotonic() >= deadline
-            if _CONTROL in ready or self._control.has_word:
+            if self._control.descriptor in ready or self._control.has_word:
                 self._control.receive()
                 return True, False
 
