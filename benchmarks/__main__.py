@@ -18,6 +18,7 @@ from benchmarks.cold_start import measure_cold_start
 from benchmarks.estimator_costs import measure_estimators
 from benchmarks.evidence import measure_evidence
 from benchmarks.fencing import measure_fence
+from benchmarks.isolation import measure_isolation
 from benchmarks.loading import measure_loading
 from benchmarks.memory import measure_memory
 from benchmarks.results import Section, render
@@ -61,6 +62,8 @@ def measure(directory: Path, sizes: Sizes) -> list[Section]:
     """Measure one thing after the other; each is interleaved with its own baseline."""
     _say("throughput")
     throughput, seconds = measure_throughput(directory, sizes.throughput_cases, sizes.throughput_rounds)
+    _say("isolation")
+    isolation = measure_isolation(directory, sizes.throughput_cases, sizes.throughput_rounds)
     _say("cold start")
     cold = measure_cold_start(directory, sizes.cold_rounds)
     _say("loading")
@@ -73,7 +76,7 @@ def measure(directory: Path, sizes: Sizes) -> list[Section]:
     estimators = measure_estimators(sizes.estimator_units, sizes.estimator_rounds, seconds)
     _say("evidence")
     evidence = measure_evidence(directory, sizes.warm_cases, sizes.logged_runs, seconds)
-    return [throughput, cold, loading, fence, memory, estimators, evidence]
+    return [throughput, isolation, cold, loading, fence, memory, estimators, evidence]
 
 
 def _say(what: str) -> None:

@@ -1,6 +1,8 @@
 """One thing to measure, in a process of its own; prints one JSON document.
 
 python probe.py run BENCH CONCURRENCY     a whole run, SUT null, through the Runner
+python probe.py confined BENCH CONCURRENCY CLASS SPAWN   the same in a class, with latencies and memory
+python probe.py proof CLASS SPAWN         prove a class of isolation
 python probe.py plan BENCH                load and digest-check every case
 python probe.py fence BENCH               look at every file of the bench by every rule
 python probe.py walk BENCH                read every file of the cases, and nothing else
@@ -40,6 +42,61 @@ def whole_run(
         )
     )
     return {"cases": report.scored_count, "mean": report.mean_score, "peak_kib": peak_kib()}
+
+
+def confined_run(bench: str, concurrency: str, isolation: str, spawn: str) -> dict[str, float]:
+    """Run every case in a class; also time each rubric, and say how large all of our processes became."""
+    import statistics
+
+    from codegenie.eval.isolation.launcher import Rubrics
+    from codegenie.eval.isolation.launching import ConfinedLauncher
+
+    seconds: list[float] = []
+    others: list[int] = []
+    run, close = Rubrics.run, ConfinedLauncher.close
+
+    async def timed(*arguments: Any) -> Any:  # noqa: ANN401 - whatever it takes and gives
+        started = time.perf_counter()
+        try:
+            return await run(*arguments)
+        finally:
+            seconds.append(time.perf_counter() - started)
+
+    async def weighed(launcher: ConfinedLauncher) -> None:
+        below = descendants(os.getpid())
+        others.extend(peak_kib(number) for number in below)
+        await close(launcher)
+
+    Rubrics.run = timed  # type: ignore[method-assign,assignment]
+    ConfinedLauncher.close = weighed  # type: ignore[method-assign,assignment]
+    figures = whole_run(bench, concurrency, isolation, spawn)
+    tenths = statistics.quantiles(seconds, n=10)
+    figures |= {"p50_ms": statistics.median(seconds) * 1e3, "p90_ms": tenths[-1] * 1e3}
+    return {**figures, "all_kib": figures["peak_kib"] + sum(others)}
+
+
+def descendants(number: int) -> list[int]:
+    """Return the numbers of all processes below one."""
+    listed = Path(f"/proc/{number}/task/{number}/children").read_text(encoding="ascii").split()
+    return [found for child in map(int, listed) for found in (child, *descendants(child))]
+
+
+def prove_class(isolation: str, spawn: str) -> dict[str, float]:
+    """Prove a class as a run does at its start; the time is that of the proof alone, without imports."""
+    import asyncio
+
+    from codegenie.eval.isolation.launcher import rubric_runner
+    from codegenie.eval.snapshot import run_directory
+
+    async def prove() -> float:
+        with run_directory() as directory:
+            started = time.perf_counter()
+            rubrics = await rubric_runner(isolation, spawn, directory)  # type: ignore[arg-type]
+            seconds = time.perf_counter() - started
+            await rubrics.close()
+        return seconds
+
+    return {"seconds": asyncio.run(prove())}
 
 
 def plan_only(bench: str) -> dict[str, float]:
@@ -171,9 +228,9 @@ def verify_whole_log(bench: str) -> dict[str, float]:
     return {"seconds": seconds, "read_seconds": read_seconds, "peak_kib": peak, "runs": runs}
 
 
-def peak_kib() -> int:
-    """Return the largest resident size of this very process; ru_maxrss would inherit its parent's."""
-    with open("/proc/self/status", encoding="ascii") as file:
+def peak_kib(number: int | None = None) -> int:
+    """Return the largest resident size of a process; ru_maxrss would inherit its parent's."""
+    with open(f"/proc/{number or 'self'}/status", encoding="ascii") as file:
         found = next(line for line in file if line.startswith("VmHWM:"))
     return int(found.split()[1])
 
@@ -183,6 +240,8 @@ LARGEST_FILE = 8192
 
 MODES: dict[str, Callable[..., dict[str, float]]] = {
     "run": whole_run,
+    "confined": confined_run,
+    "proof": prove_class,
     "plan": plan_only,
     "fence": fence_only,
     "walk": plain_walk,

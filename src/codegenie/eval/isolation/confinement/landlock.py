@@ -39,6 +39,20 @@ def abi() -> int:
         return 0
 
 
+Place = tuple[int, int]
+"""A descriptor of a file or directory, and the rights on it and below it."""
+
+
+def places(paths: Mapping[str, int]) -> list[Place]:
+    """Open what exists of these paths, for rules; rights of directories on a file are an error."""
+    found = []
+    for path, rights in paths.items():
+        if os.path.exists(path):
+            wanted = rights if os.path.isdir(path) else rights & _FOR_A_FILE
+            found.append((os.open(path, os.O_PATH | os.O_CLOEXEC), wanted))
+    return found
+
+
 class Ruleset:
     """Rules that can be taken on; everything that they do not name is denied."""
 
@@ -52,24 +66,11 @@ class Ruleset:
         self.descriptor = syscalls.call("landlock_create_ruleset", attributes, size, 0)
         os.set_inheritable(self.descriptor, False)  # noqa: FBT003 - the standard library's signature
 
-    def allow(self, path: str | int, rights: int) -> None:
-        """Allow these rights on a file, or on everything below a directory."""
-        beneath = path if isinstance(path, int) else os.open(path, os.O_PATH | os.O_CLOEXEC)
-        try:
-            # Not for links that the kernel has followed: rights of directories on a file are an error.
-            if not os.path.isdir(path):
-                rights &= _FOR_A_FILE
-            rule = struct.pack("=Qi", rights & self._rights, beneath)
+    def allow(self, places: Iterable[Place]) -> None:
+        """Allow on each of these places what it says."""
+        for descriptor, rights in places:
+            rule = struct.pack("=Qi", rights & self._rights, descriptor)
             syscalls.call("landlock_add_rule", self.descriptor, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
-        finally:
-            if beneath is not path:
-                os.close(beneath)
-
-    def allow_all(self, paths: Mapping[str, int] | Iterable[tuple[str, int]]) -> None:
-        """Allow what exists of these."""
-        for path, rights in dict(paths).items():
-            if os.path.exists(path):
-                self.allow(path, rights)
 
     def take_on(self) -> None:
         """Bind this process to the rules. It must have given up new privileges before."""

@@ -66,8 +66,7 @@ class NamespaceLockdown(Lockdown):
         super().__init__(settings, readable, rooms)
         self._calls = CallFilter(metadata=True)
         self._ruleset = landlock.Ruleset(landlock.abi())
-        self._ruleset.allow_all(self._readable)
-        self._ruleset.allow(layout.BOX, landlock.WORK)
+        self._ruleset.allow(landlock.places({**self._readable, layout.BOX: landlock.WORK}))
 
     def confine(self, room: int) -> None:
         """Unpack the parcel into a mount that nobody else sees."""
@@ -94,21 +93,19 @@ class LandlockLockdown(Lockdown):
         # Entry by entry, for no rule takes away: some two hundred, too many for every case.
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         outer = landlock.Ruleset(self._version, landlock.LEAST_ABI)
-        outer.allow_all(layout.without_packages(self._readable))
-        outer.allow(rooms, landlock.WORK)
+        outer.allow(landlock.places({**layout.without_packages(self._readable), rooms: landlock.WORK}))
         outer.take_on()
-        os.close(outer.descriptor)
+        self._places = landlock.places(self._readable)
+        # Without root there is nothing to drop, and no right to.
+        with contextlib.suppress(syscalls.Refused):
+            syscalls.drop_bounding_set()
 
     def confine(self, room: int) -> None:
         """Enter the directory; the rules are made anew, for one of them names it."""
         os.fchdir(room)
         os.environ["TMPDIR"] = os.getcwd()
         ruleset = landlock.Ruleset(self._version, landlock.LEAST_ABI)
-        ruleset.allow_all(self._readable)
-        ruleset.allow(room, landlock.WORK)
+        ruleset.allow([*self._places, (room, landlock.WORK)])
         self._limit()
-        # Without root there are none; with root this is the last use that is made of it.
-        with contextlib.suppress(syscalls.Refused):
-            syscalls.drop_bounding_set()
         syscalls.drop_capabilities()
         self._bind_to(ruleset, self._calls)
