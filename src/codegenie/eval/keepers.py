@@ -109,6 +109,7 @@ class KeeperPool:
             if keeper.alive:
                 return keeper
             keeper.dismiss()
+            keeper.reap()
         return None
 
     async def close(self) -> None:

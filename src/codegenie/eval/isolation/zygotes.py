@@ -54,7 +54,9 @@ class _Descriptor:
     def wait(self) -> int:
         """Wait for its end, which was brought about before, and let go of it."""
         if self._descriptor is not None:
-            select.select([self._descriptor], [], [], LIMITS.teardown_seconds)
+            poll = select.poll()
+            poll.register(self._descriptor, select.POLLIN)
+            poll.poll(LIMITS.teardown_seconds * 1000)
             os.close(self._descriptor)
             self._descriptor = None
         return 0
