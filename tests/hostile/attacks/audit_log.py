@@ -258,7 +258,7 @@ import json, sys
 modes = [{"code": "answer.noted", "detail": f"{number}" * 150} for number in range(9)]
 json.dump({"passed": False, "score": 0.0, "breakdown": {}, "failure_modes": modes}, sys.stdout)
 """
-RUN = ("run", TASK_CLASS, "--sut", "null", "--quiet", "--no-cache")
+RUN = ("run", TASK_CLASS, "--sut", "null", "--quiet", "--no-cache", "--isolation", "subprocess")
 
 
 def within(room: Path, share: float) -> Outcome:

@@ -215,7 +215,8 @@ class Command:
     room: Path
 
     def arguments(self) -> list[str]:
-        return ["run", TASK_CLASS, "--sut", "null", "--out", "runs", "--cache", "cache", "--quiet", "--json"]
+        where = ["--out", "runs", "--cache", "cache", "--isolation", "subprocess"]
+        return ["run", TASK_CLASS, "--sut", "null", *where, "--quiet", "--json"]
 
     def with_version(self, version: str) -> None:
         """Run it with a copy of the package that has another version."""
