@@ -1,0 +1,105 @@
+"""Every attack of a rubric on its surroundings, in every isolation class: it comes to what the table says."""
+
+import os
+import time
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from codegenie.eval.errors import IsolationUnavailable
+from tests.bench_builder import canonical_score
+from tests.hostile.workshop import HONEST
+from tests.portfolio.confined.census import all_gone, descendants
+from tests.portfolio.confined.ground import CONFINED, Ground, Plan, Played, set_the_ground
+from tests.portfolio.confined.rows import STOPPED, SUCCEEDS, WAYS, Row, Way, read_rows
+
+ROWS = read_rows()
+set_the_ground(row.surface for row in ROWS.values())
+every_way_in = pytest.mark.parametrize("way", WAYS, ids=str)
+
+
+def in_order(plan: Plan) -> str:
+    """Do what honest rubrics do; the attacker's own tools must work too, or nothing would be proved."""
+    import ctypes
+    import json
+    import os
+    import socket
+    import tempfile
+    import threading
+
+    done = []
+    with open("expected/answer.txt", encoding="utf-8") as file:
+        done.append(file.read())
+    os.mkdir("scratch")
+    with open("scratch/notes.json", "w", encoding="utf-8") as file:
+        json.dump(plan, file)
+    with open("scratch/notes.json", encoding="utf-8") as file:
+        done.append(json.load(file)["word"])
+    thread = threading.Thread(target=done.append, args=("threaded",))
+    thread.start()
+    thread.join()
+    one, other = socket.socketpair()
+    one.sendall(b"paired")
+    done.append(other.recv(16).decode())
+    with tempfile.TemporaryFile() as file:
+        file.write(b"temporary")
+        file.seek(0)
+        done.append(file.read().decode())
+    with open("/dev/null", "wb") as sink, open("/dev/zero", "rb", buffering=0) as source:
+        done.append("sunk" if sink.write(source.read(4)) == 4 else "floats")
+    number = ctypes.c_int.from_buffer_copy(os.urandom(4)).value
+    done.append(ctypes.CDLL(None).abs(number) == abs(number) and "called")
+    return " ".join(done)
+
+
+def benign(room: Path, way: Way) -> Played:
+    """Run a bench in which nobody attacks."""
+    return Ground(room, way.isolation, way.spawn).play(in_order, {"word": "written"})
+
+
+@cache
+def honest_score() -> bytes:
+    """Return what the honest case scores where nobody attacks."""
+    with TemporaryDirectory() as room:
+        return canonical_score(benign(Path(room), WAYS[0]).score(HONEST))
+
+
+def not_proved(what: str, way: Way, refusal: IsolationUnavailable) -> str:
+    return f"not proved here: {what} in {way.isolation}: {refusal}"
+
+
+def what_is_left(room: Path) -> list[str]:
+    """Name processes and private directories that are still there some seconds after a run."""
+    processes = all_gone(descendants(os.getpid()), 5)
+    deadline = time.monotonic() + 5
+    while (directories := list(room.rglob("codegenie-eval-*"))) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return [*(f"process {pid}" for pid in sorted(processes)), *map(str, directories)]
+
+
+@every_way_in
+def test_an_honest_rubric_does_its_work(way: Way, tmp_path: Path) -> None:
+    try:
+        played = benign(tmp_path, way)
+    except IsolationUnavailable as refusal:
+        pytest.fail(not_proved("an honest rubric", way, refusal))
+    assert played.loot() == "it is hostile written threaded paired temporary sunk called", played.refusal()
+    assert canonical_score(played.score(HONEST)) == honest_score()
+
+
+@every_way_in
+@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.name)
+def test_an_attack_comes_to_what_the_table_says(row: Row, way: Way, tmp_path: Path) -> None:
+    try:
+        outcome = CONFINED[row.name](tmp_path, way.isolation, way.spawn)
+    except IsolationUnavailable as refusal:
+        pytest.fail(not_proved(row.name, way, refusal))
+    assert (SUCCEEDS if outcome.harm else STOPPED) == row.expected[way.isolation], outcome
+    if not outcome.harm:
+        # An attempt that came to its end, and not an attacker that stumbled over its own feet.
+        assert outcome.met == row.met
+        assert what_is_left(tmp_path) == []
+    if outcome.sibling is not None:
+        assert outcome.sibling == honest_score()

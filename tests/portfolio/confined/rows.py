@@ -1,0 +1,81 @@
+"""What each attack of a rubric on its surroundings comes to, class by class: the tables beside this file.
+
+Each `*.toml` here is one surface, and its attacks lie in the module of its name in `tests/hostile/confined`.
+A row says for every isolation class whether the attack succeeds in it. In `subprocess` it does: an attack
+that fails where nothing is in its way proves nothing. What differs from that, or gets through a stronger
+class, says why.
+"""
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+CLASSES = ("subprocess", "landlock", "namespace")
+SUCCEEDS = "succeeds"
+STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One attack, and what it comes to in each class."""
+
+    name: str
+    surface: str
+    threats: tuple[str, ...]
+    attack: str
+    subprocess: str
+    landlock: str
+    namespace: str
+    why: str = ""
+    met: str = (
+        "passed"  # what the hostile case meets where the attack is stopped: the attempt came to its end
+    )
+
+    @property
+    def expected(self) -> dict[str, str]:
+        """What the attack comes to, by class."""
+        return {"subprocess": self.subprocess, "landlock": self.landlock, "namespace": self.namespace}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it succeeds without confinement and nowhere else, so that nothing needs a reason."""
+        return (self.subprocess, self.landlock, self.namespace) == (SUCCEEDS, STOPPED, STOPPED)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One class of isolation, and how its children are started."""
+
+    isolation: str
+    spawn: str
+
+    def __str__(self) -> str:
+        """Return the name that a test shows."""
+        return f"{self.isolation}-{self.spawn}"
+
+
+WAYS = (
+    Way("subprocess", "cold"),
+    Way("landlock", "zygote"),
+    Way("namespace", "zygote"),
+    Way("namespace", "cold"),
+)
+
+
+def read_rows() -> dict[str, Row]:
+    """Read every table; a name that appears twice is an error."""
+    rows = list(_rows())
+    by_name = {row.name: row for row in rows}
+    if len(by_name) != len(rows):
+        raise ValueError("an attack appears twice")
+    return by_name
+
+
+def _rows() -> Iterator[Row]:
+    for file in sorted(Path(__file__).parent.glob("*.toml")):
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        for row in table.pop("row"):
+            yield Row(surface=file.stem, threats=tuple(row.pop("threats")), **row)
+        if table:
+            raise ValueError(f"{file.name} holds {sorted(table)}")

@@ -1,0 +1,107 @@
+"""Writes the matrix attack x class into docs/threat-model.md: python -m tests.portfolio.matrix.
+
+It plays every attack in every class and writes down what each came to, so it takes some minutes and needs a
+machine that has every class. A cell that differs from the table is an error: the table says what is meant.
+"""
+
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from tests.portfolio.confined.ground import CONFINED, set_the_ground
+from tests.portfolio.confined.rows import CLASSES, STOPPED, SUCCEEDS, WAYS, Row, Way, read_rows
+from tests.portfolio.table import ROOT
+
+PAGE = ROOT / "docs" / "threat-model.md"
+BEGIN = "<!-- matrix: written by `python -m tests.portfolio.matrix`, not by hand -->"
+END = "<!-- end of the matrix -->"
+
+Results = Mapping[str, Mapping[str, str]]
+
+
+def played(rows: Iterable[Row]) -> Results:
+    """Play every attack in every way; a class comes to what its weakest way comes to."""
+    results: dict[str, dict[str, str]] = {}
+    for row in rows:
+        cells = results.setdefault(row.name, dict.fromkeys(CLASSES, STOPPED))
+        for way in WAYS:
+            result = came_to(row, way)
+            sys.stdout.write(f"{row.name} in {way}: {result}\n")
+            if result == SUCCEEDS:
+                cells[way.isolation] = SUCCEEDS
+    return results
+
+
+def came_to(row: Row, way: Way) -> str:
+    """Play one attack in a room of its own."""
+    with tempfile.TemporaryDirectory() as room:
+        return SUCCEEDS if CONFINED[row.name](Path(room), way.isolation, way.spawn).harm else STOPPED
+
+
+def expected(rows: Iterable[Row]) -> Results:
+    """Return what the tables say."""
+    return {row.name: row.expected for row in rows}
+
+
+def section(rows: Mapping[str, Row], results: Results) -> str:
+    """Return the section of the page, markers included."""
+    return "\n".join([BEGIN, "", *_lines(rows, results), END])
+
+
+def _lines(rows: Mapping[str, Row], results: Results) -> Iterator[str]:
+    stopped = {name: sum(cells[name] == STOPPED for cells in results.values()) for name in CLASSES}
+    counts = ", ".join(f"{count} in `{name}`" for name, count in stopped.items())
+    yield f"{len(rows)} attacks; stopped are {counts}."
+    yield ""
+    for surface in dict.fromkeys(row.surface for row in rows.values()):
+        yield f"| {surface} | threats | {' | '.join(f'`{name}`' for name in CLASSES)} |"
+        yield "|---|---|" + "---|" * len(CLASSES)
+        yield from (_row(row, results[row.name]) for row in rows.values() if row.surface == surface)
+        yield ""
+    there = [row for row in rows.values() if not row.is_plain]
+    yield "What a stronger class lets through, and why:\n"
+    yield from _reasons(row for row in there if row.subprocess == SUCCEEDS)
+    yield "What fails in `subprocess` already, and is played because the others start rubrics differently:\n"
+    yield from _reasons(row for row in there if row.subprocess == STOPPED)
+
+
+def _row(row: Row, cells: Mapping[str, str]) -> str:
+    words = " | ".join(f"**{cells[name]}**" if cells[name] == SUCCEEDS else cells[name] for name in CLASSES)
+    mark = "" if row.is_plain else " (see below)"
+    return f"| {row.attack}{mark} | {', '.join(row.threats)} | {words} |"
+
+
+def _reasons(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield why attacks come to something else than success without confinement and failure with it."""
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        by_reason.setdefault(row.why, []).append(row.attack)
+    yield from (f"- {'; '.join(attacks)}: {why}." for why, attacks in by_reason.items())
+    yield ""
+
+
+def with_section(page: str, text: str) -> str:
+    """Return the page with its matrix replaced."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE.name} has no place for the matrix")
+    return before + text + after
+
+
+def main() -> int:
+    """Play, compare and write."""
+    rows = read_rows()
+    set_the_ground(row.surface for row in rows.values())
+    results = played(rows.values())
+    wrong = [name for name, cells in results.items() if cells != rows[name].expected]
+    for name in wrong:
+        sys.stderr.write(f"{name}: {results[name]}, and the table says {rows[name].expected}\n")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_section(page, section(rows, results)), encoding="utf-8")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
