@@ -157,7 +157,7 @@ def test_a_journal_whose_run_has_finished_is_not_taken(place: Place) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"trials": 2}, {"timeout_seconds": 5.0}, {"policy_digest": "a" * 64}, {"isolation": "subprocess"}],
+    [{"trials": 2}, {"timeout_seconds": 5.0}, {"policy_digest": "a" * 64}, {"isolation": "landlock"}],
 )
 def test_another_plan_is_another_run(place: Place, change: dict[str, Any]) -> None:
     place.resume(**change)

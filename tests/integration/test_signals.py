@@ -48,7 +48,8 @@ def begin(directory: Path, phase: str, *extra: str) -> "subprocess.Popen[bytes]"
     write_bench(directory / "bench", definition + RUBRIC, cases)
     (directory / "agent.py").write_text(definition + AGENT)
     sut = "null" if phase == "rubric" else "python:agent:solve"
-    process = start(["eval", "run", TASK_CLASS, "--sut", sut, *extra], directory)
+    how = ["--sut", sut, "--isolation", "subprocess"]  # its rubric writes outside, to be seen
+    process = start(["eval", "run", TASK_CLASS, *how, *extra], directory)
     assert wait_until(lambda: under_way.exists() and len(set(under_way.read_text().split())) >= 2), (
         "never under way"
     )
