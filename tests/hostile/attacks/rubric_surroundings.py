@@ -73,7 +73,7 @@ def _stopped_or_ended(room: Path, rubric: str) -> Outcome:
     write_bench(room / "bench", rubric, (CaseFiles(HOSTILE, fields={"rubric_wall_clock_seconds": 1}), HONEST))
     write_agent(room)
     (room / "tmp").mkdir()
-    argv = run_argv("--bench-root", "bench", "--out", "runs", "--cache", "cache")
+    argv = run_argv("--bench-root", "bench", "--out", "runs", "--cache", "cache", "--isolation", "subprocess")
     process = subprocess.Popen(
         argv,
         cwd=room,
