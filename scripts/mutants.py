@@ -1,10 +1,11 @@
 """Take each defense away, one at a time, and say which tests notice. Nobody noticing is a failure.
 
-Usage: python scripts/mutants.py [SWITCH ...]
+Usage: python scripts/mutants.py [NAME ...]
 
-Each switch of `tests/portfolio/` is flipped in a copy of the source, and the tests of the scenarios that name
-it are run there. First they are run on a copy in which nothing is flipped, and must all pass: a test that is
-red anyway notices nothing.
+Each switch and each restriction of `tests/portfolio/` is flipped in a copy of the source. The tests of the
+scenarios that name a switch are run there, and one of them has to go red; of a restriction, all that it
+names. First they are run on a copy in which nothing is flipped, and must all pass: a test that is red anyway
+notices nothing.
 """
 
 import os
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.portfolio.switching import switched_source  # noqa: E402 - the tests are no installed package
-from tests.portfolio.table import Portfolio, Switch, read_portfolio  # noqa: E402
+from tests.portfolio.table import Portfolio, Restriction, Switch, read_portfolio  # noqa: E402
 
 PATIENCE_SECONDS = 120.0
 # Without its defense a scenario that hangs never ends; with it, its tests take some seconds.
@@ -42,6 +43,8 @@ class Run:
 
 def tests_of(portfolio: Portfolio, switch: Switch) -> list[str]:
     """Return the tests that have to notice that a switch was flipped."""
+    if isinstance(switch, Restriction):
+        return sorted(switch.tests)
     rows = [row for row in portfolio.scenarios.values() if row.defense == switch.name]
     return sorted({test for row in rows for test in row.tests})
 
@@ -76,10 +79,31 @@ def flipped(portfolio: Portfolio, switch: Switch) -> Run:
     return run_tests(tests_of(portfolio, switch), switch, patience, may_hang=hangs)
 
 
+def was_noticed(portfolio: Portfolio, switch: Switch, run: Run) -> bool:
+    """Say whether enough tests went red: of a restriction all, of a switch one."""
+    if run.problem is not None:
+        return False
+    return (
+        set(tests_of(portfolio, switch)) <= set(run.failed)
+        if isinstance(switch, Restriction)
+        else bool(run.failed)
+    )
+
+
+def concerns_us(switch: Switch) -> bool:
+    """Say whether there is anything to notice for the user who runs this."""
+    return not (isinstance(switch, Restriction) and switch.root) or os.geteuid() == 0
+
+
 def main(names: list[str]) -> int:
     """Flip every switch, or those named; return how many nobody noticed."""
     portfolio = read_portfolio()
-    switches = [portfolio.switches[name] for name in names] or list(portfolio.switches.values())
+    known = {**portfolio.switches, **portfolio.restrictions}
+    asked_for = [known[name] for name in names] or list(known.values())
+    switches = [switch for switch in asked_for if concerns_us(switch)]
+    for switch in asked_for:
+        if switch not in switches:
+            print(f"{switch.name}: not tried, it is in nobody's way but root's")
     every = sorted({test for switch in switches for test in tests_of(portfolio, switch)})
     untouched = run_tests(every, None, PATIENCE_SECONDS + len(every))
     if untouched.failed or untouched.problem:
@@ -89,7 +113,7 @@ def main(names: list[str]) -> int:
     # Each flip waits for processes of its own, so that as many as there are processors go side by side.
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for switch, run in zip(switches, pool.map(partial(flipped, portfolio), switches), strict=True):
-            killed = bool(run.failed) and run.problem is None
+            killed = was_noticed(portfolio, switch, run)
             survivors += not killed
             verdict = f"{len(run.failed)} red of {run.total}" if killed else f"SURVIVED {run.problem or ''}"
             print(f"{switch.name}: {verdict.strip()}", flush=True)

@@ -11,13 +11,28 @@ from codegenie.eval.fence import inspect_paths
 from codegenie.eval.models import RUNNER_CODES
 from tests.portfolio.page import PAGE, page
 from tests.portfolio.stage import ATTACKS, TWINS, set_the_stage
-from tests.portfolio.table import DRIVER, ROOT, SOURCE, STORY, Fixture, Scenario, Switch, read_portfolio
+from tests.portfolio.table import (
+    DRIVER,
+    ROOT,
+    SOURCE,
+    STORY,
+    Fixture,
+    Restriction,
+    Scenario,
+    Switch,
+    read_portfolio,
+)
 
 PORTFOLIO = read_portfolio()
 SCENARIOS = list(PORTFOLIO.scenarios.values())
 STORIES = [scenario for scenario in SCENARIOS if scenario.surface == STORY]
 ATTACK_ROOMS = ROOT / "tests" / "hostile" / "attacks"
-every_switch = pytest.mark.parametrize("switch", PORTFOLIO.switches.values(), ids=lambda switch: switch.name)
+EVERY_SWITCH = [*PORTFOLIO.switches.values(), *PORTFOLIO.restrictions.values()]
+CONFINEMENT = SOURCE / "isolation" / "confinement"
+every_switch = pytest.mark.parametrize("switch", EVERY_SWITCH, ids=lambda switch: switch.name)
+every_restriction = pytest.mark.parametrize(
+    "restriction", PORTFOLIO.restrictions.values(), ids=lambda restriction: restriction.name
+)
 
 set_the_stage(scenario.surface for scenario in SCENARIOS)
 
@@ -39,6 +54,32 @@ def test_a_switch_fits_the_production_code_in_exactly_one_place(switch: Switch) 
 @every_switch
 def test_a_switch_cites_an_adr_that_exists(switch: Switch) -> None:
     assert list((ROOT / "docs" / "adr").glob(f"{switch.adr}-*.md"))
+
+
+@every_restriction
+def test_a_restriction_names_tests_that_exist(restriction: Restriction) -> None:
+    assert restriction.tests
+    for test in restriction.tests:
+        file, _, name = test.partition("::")
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert name.partition("[")[0] in {
+            node.name for node in tree.body if isinstance(node, ast.FunctionDef)
+        }
+
+
+def test_every_part_of_the_confinement_has_a_restriction() -> None:
+    edited = {edit.file for restriction in PORTFOLIO.restrictions.values() for edit in restriction.edits}
+    parts = {path.name for path in CONFINEMENT.glob("*.py")} - {"__init__.py", "interpreter.py"}
+    assert {f"isolation/confinement/{name}" for name in parts} - edited == set()
+    assert len(PORTFOLIO.restrictions) >= 90
+
+
+def test_no_restriction_takes_away_a_namespace_together_with_the_look_at_it() -> None:
+    # The look is what keeps a mount or a name from the host when a flag was taken away as root.
+    for restriction in PORTFOLIO.restrictions.values():
+        texts = [edit.old for edit in restriction.edits]
+        looks = any("shared" in text or "_check" in text for text in texts)
+        assert not (looks and any("CLONE_NEW" in text for text in texts)), restriction.name
 
 
 def test_every_scenario_has_an_attack_and_every_attack_a_scenario() -> None:

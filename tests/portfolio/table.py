@@ -2,7 +2,8 @@
 
 Each `*.toml` here is one surface. A `[[switch]]` turns one defense off by an edit of the production code, and
 exactly one place must match; a `[[scenario]]` names the attack, the switch that it needs to succeed, the test
-that drives it and the typed outcome that it meets.
+that drives it and the typed outcome that it meets. A `[[restriction]]` is a switch of the confinement, with
+the tests that must all go red without it.
 """
 
 import tomllib
@@ -33,6 +34,14 @@ class Switch:
     defends: str
     adr: str
     edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Restriction(Switch):
+    """One restriction of a confined process, and the tests that have to go red without it."""
+
+    tests: tuple[str, ...]
+    root: bool = False  # only where the harness is root's does anything depend on it
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,7 @@ class Portfolio:
     """All tables together."""
 
     switches: dict[str, Switch]
+    restrictions: dict[str, Restriction]
     scenarios: dict[str, Scenario]
     fixtures: tuple[Fixture, ...]
 
@@ -79,6 +89,11 @@ def _switch(row: dict[str, Any]) -> Switch:
     return Switch(edits=edits, **row)
 
 
+def _restriction(row: dict[str, Any]) -> Restriction:
+    edits = tuple(Edit(**edit) for edit in row.pop("edits"))
+    return Restriction(edits=edits, tests=tuple(row.pop("tests")), **row)
+
+
 def _scenario(row: dict[str, Any], surface: str) -> Scenario:
     return Scenario(surface=surface, threats=tuple(row.pop("threats")), **row)
 
@@ -86,17 +101,21 @@ def _scenario(row: dict[str, Any], surface: str) -> Scenario:
 def read_portfolio() -> Portfolio:
     """Read every table; a name that appears twice is an error."""
     switches: list[Switch] = []
+    restrictions: list[Restriction] = []
     scenarios: list[Scenario] = []
     fixtures: list[Fixture] = []
     for file in sorted(Path(__file__).parent.glob("*.toml")):
         table = tomllib.loads(file.read_text(encoding="utf-8"))
         switches += [_switch(row) for row in table.pop("switch", [])]
+        restrictions += [_restriction(row) for row in table.pop("restriction", [])]
         scenarios += [_scenario(row, file.stem) for row in table.pop("scenario", [])]
         fixtures += [Fixture(row["path"], tuple(row["findings"])) for row in table.pop("fixture", [])]
         if table:
             raise ValueError(f"{file.name} holds {sorted(table)}")
     by_switch = {switch.name: switch for switch in switches}
+    by_restriction = {restriction.name: restriction for restriction in restrictions}
     by_scenario = {scenario.name: scenario for scenario in scenarios}
-    if len(by_switch) != len(switches) or len(by_scenario) != len(scenarios):
-        raise ValueError("a switch or a scenario appears twice")
-    return Portfolio(by_switch, by_scenario, tuple(fixtures))
+    names = len(by_switch.keys() | by_restriction.keys()), len(by_scenario)
+    if names != (len(switches) + len(restrictions), len(scenarios)):
+        raise ValueError("a switch, a restriction or a scenario appears twice")
+    return Portfolio(by_switch, by_restriction, by_scenario, tuple(fixtures))

@@ -125,8 +125,7 @@ async def _watched(zygote: Zygote, running: "asyncio.Task[ProcessEnd]", watch: W
     """Tell the watch the number of the copy as soon as there is one."""
     try:
         while not running.done():
-            copies = zygote.copies()
-            if copies:
+            if copies := zygote.copies():
                 watch(copies[0])
                 break
             await asyncio.sleep(0.0005)

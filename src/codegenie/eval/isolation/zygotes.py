@@ -16,7 +16,7 @@ from codegenie.eval.isolation.policy import confined_limits, rubric_environment,
 from codegenie.eval.keepers import KeeperSettings, start_program
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
-from codegenie.eval.processes import Keeper, real_interpreter
+from codegenie.eval.processes import Handle, Keeper, real_interpreter
 
 _PROGRAM = Path(__file__).parent / "confinement" / "guardian.py"
 _ROOM = "/box/case"
@@ -36,6 +36,10 @@ class ConfinedRequest:
         return {"seconds": self.seconds}
 
 
+class _Ended(Exception):  # noqa: N818 - internal: the other end of a socket is gone
+    pass
+
+
 class _Descriptor:
     """A process that is not our child, held by a descriptor: its number can never come to mean another."""
 
@@ -45,21 +49,22 @@ class _Descriptor:
 
     def poll(self) -> int | None:
         """Return None while it lives."""
-        if self._descriptor is None:
-            return 0
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        return 0 if poll.poll(0) else None
+        return 0 if self._has_ended(0.0) else None
 
     def wait(self) -> int:
         """Wait for its end, which was brought about before, and let go of it."""
         if self._descriptor is not None:
-            poll = select.poll()
-            poll.register(self._descriptor, select.POLLIN)
-            poll.poll(LIMITS.teardown_seconds * 1000)
+            self._has_ended(LIMITS.teardown_seconds)
             os.close(self._descriptor)
             self._descriptor = None
         return 0
+
+    def _has_ended(self, seconds: float) -> bool:
+        if self._descriptor is None:
+            return True
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
 
     def send_signal(self, sig: int) -> None:
         """Send it a signal, if it is still there."""
@@ -80,8 +85,11 @@ class Zygote(Keeper):
 
     def copies(self) -> list[int]:
         """Return the numbers of its children, as the host counts."""
-        listed = Path(f"/proc/{self.number}/task/{self.number}/children")
-        return [int(number) for number in listed.read_text(encoding="ascii").split()]
+        try:
+            listed = Path(f"/proc/{self.number}/task/{self.number}/children").read_text(encoding="ascii")
+        except OSError:  # it is gone, and with it all of them
+            return []
+        return [int(number) for number in listed.split()]
 
     def reap(self) -> None:
         """See it ended, and let go of it."""
@@ -107,30 +115,58 @@ class Guardian:
             "program": {"interpreter": interpreter, "name": "rubric.py", "spawn": spawn},
             "cleaner": KeeperSettings(run_directory, rubric_limits()).command(),
         }
-        program = [interpreter, "-s", "-S", "-B", str(_PROGRAM), json.dumps(settings)]
-        self._process, self._socket = start_program(program, rubric_environment(_ROOM))
-        self._socket.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        self._program = [interpreter, "-s", "-S", "-B", str(_PROGRAM), json.dumps(settings)]
+        self._process, self._socket = self._started()
         self._turn = asyncio.Lock()
+        self._has_made_one = False
+
+    def _started(self) -> tuple[Handle, socket.socket]:
+        process, connection = start_program(self._program, rubric_environment(_ROOM))
+        connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        return process, connection
 
     async def zygote(self) -> Zygote:
-        """Make one zygote and wait until it is confined."""
+        """Make one zygote and wait until it is confined.
+
+        Where that could be done once, it is tried again: somebody has ended the guardian or the zygote.
+        """
+        try:
+            return await self._confined()
+        except (_Ended, OSError) as error:
+            if not self._has_made_one:
+                raise self._unavailable(str(error)) from None
+        try:
+            return await self._confined()
+        except (_Ended, OSError) as error:
+            raise self._unavailable(str(error)) from None
+
+    async def _confined(self) -> Zygote:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)  # noqa: FBT003 - likewise
         with ExitStack() as held:
             held.callback(ours.close)
-            try:
-                process = await self._made(theirs)
-                await self._heard(ours)
-            except OSError as error:
-                raise self._unavailable(str(error)) from None
+            process = await self._made(theirs)
+            held.callback(process.wait)
+            held.callback(process.kill)
+            await self._heard(ours)
             held.pop_all()
+        self._has_made_one = True
         return Zygote(process, ours)
 
     async def _made(self, theirs: socket.socket) -> _Descriptor:
         with theirs:
             async with self._turn:
-                socket.send_fds(self._socket, [b'{"zygote": true}\n'], [theirs.fileno()])
-                made = await self._heard(self._socket)
+                if self._process.poll() is not None:
+                    self._socket.close()
+                    self._process, self._socket = self._started()
+                try:
+                    socket.send_fds(self._socket, [b'{"zygote": true}\n'], [theirs.fileno()])
+                    made = await self._heard(self._socket)
+                except (_Ended, OSError):
+                    # It may be about to end, and is not asked again.
+                    self._process.kill()
+                    self._process.wait()
+                    raise
         return _Descriptor(made["zygote"])
 
     async def _heard(self, connection: socket.socket) -> dict[str, Any]:
@@ -138,8 +174,10 @@ class Guardian:
         try:
             line = await asyncio.wait_for(loop.sock_recv(connection, 4_096), LIMITS.zygote_seconds)
         except TimeoutError:
-            raise self._unavailable("no answer in time") from None
-        said: dict[str, Any] = json.loads(line) if line else {"error": "it ended by itself"}
+            raise _Ended("no answer in time") from None
+        if not line:
+            raise _Ended("it ended by itself")
+        said: dict[str, Any] = json.loads(line)
         if "error" in said:
             raise self._unavailable(said["error"])
         return said

@@ -43,8 +43,8 @@ class Guardian:
         self._readable = layout.readable(interpreter)
         self._world = World(settings["cage"], interpreter) if settings["class"] == "namespace" else None
         self._prepared: Program | None = None
-        # Nobody waits for a zygote here: the kernel removes what is left of one.
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        # Whoever started the harness may have had it ignored, and nobody could wait for anything.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def serve(self) -> Program | None:
         """Make a zygote for every socket that comes, until the harness says so or is gone.
@@ -56,6 +56,7 @@ class Guardian:
             request, descriptors = self._control.receive()
             if "leave" in request:
                 return None
+            self._forget_the_dead()
             try:
                 number = syscalls.fork_into(0 if self._world is None else self._world.flags)
             except syscalls.Refused as refused:
@@ -72,8 +73,13 @@ class Guardian:
     def end_all(self) -> None:
         """End every zygote; the first process of a pid namespace takes all others of it with it."""
         for number in self._zygotes:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(number, signal.SIGKILL)
+            os.kill(number, signal.SIGKILL)
+
+    def _forget_the_dead(self) -> None:
+        """Let go of zygotes that have ended. Not before: until then nobody else can have their numbers."""
+        with contextlib.suppress(ChildProcessError):
+            while (number := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                self._zygotes.remove(number)
 
     def _serve_as_zygote(self, channel: int) -> None:
         """Serve one slot in a world of its own; a zygote ends here, and only its copies return."""
@@ -81,7 +87,6 @@ class Guardian:
         os.dup2(1, _CONTROL)  # never free: what took its place would be taken for a standard stream
         control = Control(channel)
         try:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             lockdown = self._enter()
             if self._program["spawn"] == "zygote":
                 self._prepared = Program(*(self._program[key] for key in ("interpreter", "name", "path")))

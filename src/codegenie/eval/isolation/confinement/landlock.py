@@ -10,15 +10,12 @@ from codegenie.eval.isolation.confinement import syscalls
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_DIR, _REMOVE_FILE = 1 << 4, 1 << 5
-_MAKE_DIR, _MAKE_REG, _MAKE_FIFO, _MAKE_SYM = 1 << 7, 1 << 8, 1 << 10, 1 << 12
+_MAKE_DIR, _MAKE_REG, _MAKE_SYM = 1 << 7, 1 << 8, 1 << 12
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
 
 READ = READ_FILE | READ_DIR
-# Neither devices nor sockets, and nothing that is written can be executed.
-WORK = (
-    READ | WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_FIFO | _MAKE_SYM
-    | _REFER | _TRUNCATE
-)  # fmt: skip
+# Neither devices, pipes nor sockets, and nothing that is written can be executed.
+WORK = READ | WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SYM | _REFER | _TRUNCATE
 _FOR_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE
 
 LEAST_ABI = 3

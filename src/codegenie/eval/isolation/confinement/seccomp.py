@@ -62,6 +62,13 @@ def _argument(index: int) -> Instruction:
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)
 
 
+def _null(index: int, otherwise: Code) -> Code:
+    """Go on behind this code if the argument, which is a pointer and has two halves, is none."""
+    upper = (_LOAD, 0, 0, _ARGUMENTS + 8 * index + 4)
+    test: Code = [_argument(index), (_JUMP_EQUAL, 0, 2, 0), upper, (_JUMP_EQUAL, len(otherwise), 0, 0)]
+    return [*test, *otherwise]
+
+
 def _one_of(index: int, values: Sequence[int]) -> Code:
     """Allow a call whose argument is one of these values."""
     code: Code = [_argument(index)]
@@ -91,12 +98,12 @@ def _checks() -> dict[str, Code]:
             *_masked(1, _SOCK_TYPE, _SOCK_STREAM, no),
             *yes,
         ],
-        "sendto": [*_masked(4, 0xFFFFFFFF, 0, no), *yes],
+        "sendto": [*_null(4, no), *yes],
         "fcntl": _one_of(1, _FREE_FCNTL),
         "ioctl": _one_of(1, _FREE_IOCTL),
         "prctl": _one_of(0, _FREE_PRCTL),
         # One byte is the limit that a collector of cores heeds; lowered to none it would be ignored.
-        "prlimit64": [*_masked(0, 0xFFFFFFFF, 0, no), *_unless(1, _RLIMIT_CORE, no), *yes],
+        "prlimit64": [*_masked(0, 0xFFFFFFFF, 0, no), *_unless(1, _RLIMIT_CORE, _null(2, no)), *yes],
         "setrlimit": [*_unless(0, _RLIMIT_CORE, no), *yes],
         "kill": _one_of(0, (_SELF,)),
         "tgkill": _one_of(0, (_SELF,)),

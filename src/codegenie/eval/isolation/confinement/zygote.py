@@ -164,10 +164,10 @@ class Zygote:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                break
+                return leaked
             if pid == 0:
-                leaked += 1
                 if self._number == 1:
                     os.kill(-1, signal.SIGKILL)
                 time.sleep(0.001)
-        return leaked
+            leaked += pid != 0
+        return leaked + 1  # and it is still there

@@ -1,0 +1,187 @@
+"""The filter of both machines, evaluated number by number as the kernel would, and its numbers checked.
+
+What runs here is the program that is loaded, in an interpreter of some lines: so the filter of the machine
+that we are not on is proved, too, and every answer for every number, not only for those that we can try.
+"""
+
+import errno
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from codegenie.eval.isolation.confinement import seccomp
+from codegenie.eval.isolation.confinement.call_numbers import (
+    ABSENT,
+    CHECKED,
+    FREE,
+    METADATA,
+    OURS,
+    numbers,
+)
+from tests.call_table import REFUSED, WELL_KNOWN
+
+MACHINES = ("x86_64", "aarch64")
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+I386, ARM = 0x40000003, 0x40000028
+ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
+EPERM, ENOSYS = ERROR | errno.EPERM, ERROR | errno.ENOSYS
+SELF = 0x5E1F5E1F
+THREAD = 0x3D0F00  # what glibc passes for a thread
+HEADERS = {
+    "x86_64": ["/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"],
+    "aarch64": ["/usr/include/asm-generic/unistd.h"],
+}
+RENAMED = {"newfstatat": "fstatat"}
+
+each_machine = pytest.mark.parametrize("machine", MACHINES)
+each_filter = pytest.mark.parametrize("metadata", [True, False], ids=["with-metadata", "without-metadata"])
+
+
+def answer(code: seccomp.Code, number: int, architecture: int, arguments: Sequence[int] = ()) -> int:
+    """Run a filter on one call, as the kernel does; a jump out of the program is an error."""
+    words = [number & 0xFFFFFFFF, architecture, 0, 0]
+    for argument in [*arguments, *[0] * (6 - len(arguments))]:
+        words += [argument & 0xFFFFFFFF, argument >> 32 & 0xFFFFFFFF]
+    at = value = 0
+    for _ in range(len(code)):
+        operation, true, false, operand = code[at]
+        at += 1
+        if operation == 0x20:
+            value = words[operand // 4]
+        elif operation == 0x54:
+            value &= operand
+        elif operation == 0x05:
+            at += operand
+        elif operation in {0x15, 0x35}:
+            at += true if (value == operand if operation == 0x15 else value >= operand) else false
+        elif operation == 0x06:
+            return operand
+        else:
+            raise AssertionError(f"no such operation: {operation:#x}")
+    raise AssertionError("no end")
+
+
+def test_numbers_are_those_of_a_second_list() -> None:
+    ours = {entry for table in (FREE, METADATA, CHECKED, ABSENT, OURS, REFUSED) for entry in table.split()}
+    names = [entry.partition(":")[0] for entry in ours]
+
+    assert set(WELL_KNOWN.split()) - ours == set()
+    assert len(names) == len(set(names))
+    for machine in MACHINES:
+        tables = (FREE, METADATA, CHECKED, ABSENT, REFUSED)
+        found = [number for table in tables for number in numbers(table, machine).values()]
+        assert len(found) == len(set(found))
+
+
+def header_numbers(text: str) -> dict[str, int]:
+    found = re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)$", text, re.MULTILINE)
+    return {name: int(number) for name, number in found}
+
+
+@each_machine
+def test_numbers_are_those_of_the_headers_of_the_kernel_where_these_are_installed(machine: str) -> None:
+    for header in (Path(path) for path in HEADERS[machine]):
+        if header.exists():
+            theirs = header_numbers(header.read_text(encoding="utf-8"))
+            newest = max(theirs.values()) - 1
+            for table in (FREE, METADATA, CHECKED, ABSENT, OURS, WELL_KNOWN, REFUSED):
+                for name, number in numbers(table, machine).items():
+                    theirs_of_it = theirs.get(name, theirs.get(RENAMED.get(name, name)))
+                    assert number > newest or theirs_of_it == number, name
+
+
+@each_machine
+@each_filter
+def test_exactly_the_intended_calls_are_allowed(machine: str, metadata: bool) -> None:
+    code = seccomp.program(machine, metadata=metadata)
+    free = {*numbers(FREE, machine).values(), *(numbers(METADATA, machine).values() if metadata else ())}
+    checked = set(numbers(CHECKED, machine).values())
+    found = {number: answer(code, number, ARCHITECTURES[machine], [0x7FFFFFFF] * 6) for number in range(601)}
+
+    # With arguments that no check knows, a checked call is refused like any other; but every limit is free
+    # that is not that of cores.
+    limit = numbers(CHECKED, machine)["setrlimit"]
+    assert {number for number, said in found.items() if said == ALLOW} == {*free, limit}
+    assert all(found[number] == EPERM for number in checked - {limit})
+    absent = {"x86_64": {435, 327, 328}, "aarch64": {435, 286, 287}}[machine]
+    assert {number for number, said in found.items() if said == ENOSYS} == {*absent, *range(463, 601)}
+    assert set(found.values()) == {ALLOW, EPERM, ENOSYS}
+
+
+@each_machine
+@each_filter
+def test_a_call_of_another_architecture_ends_the_process(machine: str, metadata: bool) -> None:
+    code = seccomp.program(machine, metadata=metadata)
+    for other in {*ARCHITECTURES.values(), I386, ARM, 0} - {ARCHITECTURES[machine]}:
+        assert {answer(code, number, other) for number in range(601)} == {KILL}
+
+
+@each_filter
+def test_an_x32_number_ends_the_process(metadata: bool) -> None:
+    code = seccomp.program("x86_64", metadata=metadata)
+    for number in (*range(0x40000000, 0x40000000 + 601), 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF):
+        assert answer(code, number, ARCHITECTURES["x86_64"]) == KILL
+
+
+# For each call that is checked: arguments that are allowed, and arguments that are not. The upper half of an
+# int is not looked at by the kernel, and so neither by us.
+ARGUMENTS: dict[str, tuple[list[list[int]], list[list[int]]]] = {
+    "clone": (
+        [[THREAD], [0x10F00], [THREAD | 0xFF << 32]],
+        [[17], [0x4111], [0x8011], [0x11]]
+        + [[THREAD & ~flag] for flag in (0x100, 0x200, 0x400, 0x800, 0x10000)]
+        + [[THREAD | 1 << bit] for bit in (12, 13, 17, 25, 26, 27, 28, 29, 30)],
+    ),
+    "fcntl": (
+        [[0, command] for command in (0, 1, 2, 3, 4, 1030, 1032)],
+        [[0, command] for command in (*range(5, 40), 1024, 1025, 1026, 1031, 1033, 1034, 1 << 30)],
+    ),
+    "ioctl": (
+        [[0, command] for command in (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)],
+        [[0, command] for command in (0, 0x5402, 0x5404, 0x540E, 0x5412, 0x5414, 0x541C, 0x5423, 0x5452)],
+    ),
+    "kill": ([[SELF], [SELF, 9]], [[0], [1], [0xFFFFFFFF], [-SELF], [SELF + 1]]),
+    "tgkill": ([[SELF, 5]], [[0], [1], [0xFFFFFFFF], [-SELF], [SELF - 1]]),
+    "prctl": ([[15], [16]], [[option] for option in (*range(15), *range(17, 80), 0x59616D61)]),
+    "prlimit64": (
+        # The limit of cores can be read, which is a call without a new limit, and not set.
+        [[0, which, 1] for which in (0, 1, 2, 3, 5, 6, 7, 9, 15)] + [[1 << 32, 7], [0, 4, 0]],
+        [[0, 4, 1], [0, 4, 1 << 32], [1, 7], [SELF, 7], [0xFFFFFFFF, 7], [0, 4 | 1 << 32, 1]],
+    ),
+    "setrlimit": ([[which] for which in (0, 1, 2, 3, 5, 6, 7, 9, 15)], [[4], [4 | 1 << 32]]),
+    "sendto": ([[0] * 5], [[0, 0, 0, 0, pointer] for pointer in (1, 1 << 31, 1 << 32, 0x7FFF_0000_0000)]),
+    "socketpair": (
+        [[1, 1], [1, 1 | 0o4000 | 0o2000000]],
+        [[1, kind] for kind in (0, 2, 3, 5, 9, 2 | 0o2000000)]
+        + [[family, 1] for family in (0, 2, 10, 16, 17, 30, 40)],
+    ),
+}  # fmt: skip
+
+
+@each_machine
+@each_filter
+def test_a_checked_call_is_free_for_the_intended_arguments_alone(machine: str, metadata: bool) -> None:
+    code = seccomp.program(machine, metadata=metadata)
+    checked = numbers(CHECKED, machine)
+
+    assert checked.keys() == ARGUMENTS.keys()
+    for name, (good, bad) in ARGUMENTS.items():
+        said = [answer(code, checked[name], ARCHITECTURES[machine], arguments) for arguments in (*good, *bad)]
+        assert said == [ALLOW] * len(good) + [EPERM] * len(bad), name
+
+
+def test_no_metadata_call_is_free_where_landlock_is_the_only_wall() -> None:
+    for machine in MACHINES:
+        code = seccomp.program(machine, metadata=False)
+        for name, number in numbers(METADATA, machine).items():
+            assert answer(code, number, ARCHITECTURES[machine]) == EPERM, name
+
+
+@each_machine
+@each_filter
+def test_the_filter_fits_the_kernel(machine: str, metadata: bool) -> None:
+    code = seccomp.program(machine, metadata=metadata)
+    assert len(code) <= 4096
+    assert all(0 <= true <= 255 and 0 <= false <= 255 for _, true, false, _ in code)
