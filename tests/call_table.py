@@ -2,7 +2,7 @@
 
 # name:x86_64:aarch64, as in the source.
 REFUSED = """
-    fadvise64:221:223 flock:73:32
+    fadvise64:221:223 flock:73:32 sendmsg:46:211
     _sysctl:156:- accept:43:202 accept4:288:242 acct:163:89 add_key:248:217 adjtimex:159:171
     afs_syscall:183:- bind:49:200 bpf:321:280 cachestat:451:451 capset:126:91 chown:92:- chroot:161:51
     clock_adjtime:305:266 clock_settime:227:112 connect:42:203 create_module:174:- delete_module:176:106

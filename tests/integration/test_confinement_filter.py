@@ -26,7 +26,7 @@ MACHINES = ("x86_64", "aarch64")
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 I386, ARM = 0x40000003, 0x40000028
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-EPERM, ENOSYS = ERROR | errno.EPERM, ERROR | errno.ENOSYS
+EPERM, ENOSYS, EAGAIN = (ERROR | number for number in (errno.EPERM, errno.ENOSYS, errno.EAGAIN))
 SELF = 0x5E1F5E1F
 THREAD = 0x3D0F00  # what glibc passes for a thread
 HEADERS = {
@@ -101,10 +101,10 @@ def test_exactly_the_intended_calls_are_allowed(machine: str, metadata: bool) ->
     found = {number: answer(code, number, ARCHITECTURES[machine], [0x7FFFFFFF] * 6) for number in range(601)}
 
     # With arguments that no check knows, a checked call is refused like any other; but every limit is free
-    # that is not that of cores.
-    limit = numbers(CHECKED, machine)["setrlimit"]
-    assert {number for number, said in found.items() if said == ALLOW} == {*free, limit}
-    assert all(found[number] == EPERM for number in checked - {limit})
+    # that is not that of cores, and so is every private futex.
+    known = {numbers(CHECKED, machine)[name] for name in ("setrlimit", "futex")}
+    assert {number for number, said in found.items() if said == ALLOW} == {*free, *known}
+    assert all(found[number] == EPERM for number in checked - known)
     absent = {"x86_64": {435, 327, 328}, "aarch64": {435, 286, 287}}[machine]
     assert {number for number, said in found.items() if said == ENOSYS} == {*absent, *range(463, 601)}
     assert set(found.values()) == {ALLOW, EPERM, ENOSYS}
@@ -145,6 +145,7 @@ ARGUMENTS: dict[str, tuple[list[list[int]], list[list[int]]]] = {
     "kill": ([[SELF], [SELF, 9]], [[0], [1], [0xFFFFFFFF], [-SELF], [SELF + 1]]),
     "tgkill": ([[SELF, 5]], [[0], [1], [0xFFFFFFFF], [-SELF], [SELF - 1]]),
     "prctl": ([[15], [16]], [[option] for option in (*range(15), *range(17, 80), 0x59616D61)]),
+    "futex": ([[0, 128], [0, 129], [0, 128 | 9]], [[0, 0], [0, 1], [0, 9], [0, 256], [0, 128 << 32]]),
     "prlimit64": (
         # The limit of cores can be read, which is a call without a new limit, and not set.
         [[0, which, 1] for which in (0, 1, 2, 3, 5, 6, 7, 9, 15)] + [[1 << 32, 7], [0, 4, 0]],
@@ -169,7 +170,8 @@ def test_a_checked_call_is_free_for_the_intended_arguments_alone(machine: str, m
     assert checked.keys() == ARGUMENTS.keys()
     for name, (good, bad) in ARGUMENTS.items():
         said = [answer(code, checked[name], ARCHITECTURES[machine], arguments) for arguments in (*good, *bad)]
-        assert said == [ALLOW] * len(good) + [EPERM] * len(bad), name
+        refused = EAGAIN if name == "futex" else EPERM
+        assert said == [ALLOW] * len(good) + [refused] * len(bad), name
 
 
 def test_no_metadata_call_is_free_where_landlock_is_the_only_wall() -> None:

@@ -67,7 +67,7 @@ def test_a_step_that_fails_in_the_copy_is_told_and_nothing_has_run(
             async with a_launcher(isolation_class, spawn) as launcher:
                 with launcher.room([("rubric.py", source.encode())]) as room:
                     streams = (stdout.fileno(), stdout.fileno(), stdout.fileno())
-                    with pytest.raises(HarnessFailure, match="OSError: made to fail"):
+                    with pytest.raises(IsolationUnavailable, match="OSError: made to fail"):
                         await launcher.launch(room, streams, 20)
             stdout.seek(0)
             return stdout.read()
@@ -140,7 +140,9 @@ def test_a_guardian_or_a_zygote_that_dies_or_hangs_at_its_start_leaves_nothing(
     use_edited_guardian(monkeypatch, tmp_path, ("guardian.py", where, f"{margin}{what}{where}"))
     monkeypatch.setattr(zygotes, "LIMITS", replace(LIMITS, zygote_seconds=1.0 if what == HANG else 20.0))
 
-    with pytest.raises(IsolationUnavailable, match=r"no answer in time|it ended by itself|Errno"):
+    # Who dies does so every time; who hangs may have been held up by somebody, and that lowers no class.
+    refusal = HarnessFailure if what == HANG else IsolationUnavailable
+    with pytest.raises(refusal, match=r"no answer in time|it ended by itself|Errno"):
         run_confined(isolation_class, "")
     assert seconds_until(lambda: not started_from(tmp_path)) is not None
 
@@ -166,7 +168,7 @@ def test_a_copy_whose_zygote_is_gone_before_it_could_be_tied_to_it_does_not_go_o
         "            tie_to_parent(self._number + 1)\n",
     )
     use_edited_guardian(monkeypatch, tmp_path, gone)
-    with pytest.raises(HarnessFailure, match="the parent is gone"):
+    with pytest.raises(IsolationUnavailable, match="the parent is gone"):
         run_confined(isolation_class, "")
 
 
@@ -180,7 +182,7 @@ def test_a_fresh_interpreter_that_cannot_be_started_is_told(
         '        os.execv("/nowhere", arguments)',
     )
     use_edited_guardian(monkeypatch, tmp_path, nowhere)
-    with pytest.raises(HarnessFailure, match=r"FileNotFoundError|PermissionError"):
+    with pytest.raises(IsolationUnavailable, match=r"FileNotFoundError|PermissionError"):
         run_confined(isolation_class, "", "cold")
 
 

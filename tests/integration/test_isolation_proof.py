@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.errors import IsolationUnavailable
+from codegenie.eval.errors import HarnessFailure, IsolationUnavailable
 from codegenie.eval.evidence import REQUIRED_PROBES
 from codegenie.eval.isolation.canaries import planted
 from codegenie.eval.isolation.kernel import this_machine
@@ -145,8 +145,6 @@ def test_a_class_in_which_a_rubric_cannot_work_is_refused(name: str, tmp_path: P
 ENDS = {
     "exit 98": ProcessEnd(exit_code=98),
     "signal SYS": ProcessEnd(signal="SYS"),
-    "no end in time": ProcessEnd(timed_out=True),
-    "lost": ProcessEnd(lost=True),
     "it left a process behind": ProcessEnd(exit_code=0, leaked=1),
 }
 
@@ -156,6 +154,12 @@ def test_a_probe_that_came_to_a_bad_end_proves_nothing(how: str, tmp_path: Path)
     message = refusal(Saying("landlock", end=ENDS[how]), tmp_path)
 
     assert message.endswith(f"the probe gave no answer ({how})")
+
+
+@pytest.mark.parametrize("end", [ProcessEnd(timed_out=True), ProcessEnd(lost=True)], ids=["late", "lost"])
+def test_a_probe_that_was_lost_or_is_late_lowers_no_class(end: ProcessEnd, tmp_path: Path) -> None:
+    with pytest.raises(HarnessFailure, match="the probe of isolation class 'landlock'"):
+        asyncio.run(proved_with(Saying("landlock", end=end), tmp_path))
 
 
 @pytest.mark.parametrize("said", [b"", b"{", b"[]", b'{"fork": 0}', b'{"fork": null}', b"{} {}"])

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.errors import EvalError, HarnessFailure
 from codegenie.eval.limits import LIMITS
 
 
@@ -145,10 +145,14 @@ class Keeper:
             self._give_up(request.directory)
             return ProcessEnd(lost=True)
         if "error" in answer:
-            raise HarnessFailure(f"cannot start a process: {answer['error']}", where=request.directory)
+            raise self.refusal(answer, request.directory)
         if not answer["fit"]:
             self._give_up(request.directory)
         return _process_end(answer)
+
+    def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:
+        """Return what is raised where a process could not be started."""
+        return HarnessFailure(f"cannot start a process: {answer['error']}", where=directory)
 
     async def _send(self, request: Request) -> None:
         raw = json.dumps(request.message()).encode() + b"\n"

@@ -123,6 +123,65 @@ def signs_by_record_locks(ground: Ground) -> Outcome:
     return told(ground, holds_record_locks, feels_record_locks, plan)
 
 
+def waits_in_places(plan: Plan) -> str:
+    import ctypes
+    import os
+    import threading
+    import time
+
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    file = os.open(f"{os.path.dirname(os.__file__)}/{plan['file']}", os.O_RDONLY)
+    page = libc.mmap(None, ctypes.c_size_t(4096), 1, 1, file, ctypes.c_long(0))
+    number = 1 + os.urandom(1)[0] % 255
+
+    def wait(bit: int) -> None:
+        place = page + 4 * bit
+        value = ctypes.c_int.from_address(place).value
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            limit = (ctypes.c_long * 2)(0, 200_000_000)
+            libc.syscall(
+                ctypes.c_long(plan["futex"]), ctypes.c_void_p(place), 0, ctypes.c_int(value), limit, None, 0
+            )
+            time.sleep(0.001)
+
+    threads = [threading.Thread(target=wait, args=(bit,)) for bit in range(9) if (number | 256) >> bit & 1]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return str(number)
+
+
+def wakes_who_waits(plan: Plan) -> str | None:
+    import ctypes
+    import os
+
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    file = os.open(f"{os.path.dirname(os.__file__)}/{plan['file']}", os.O_RDONLY)
+    page = libc.mmap(None, ctypes.c_size_t(4096), 1, 1, file, ctypes.c_long(0))
+
+    def look() -> int:
+        # A call that wakes says how many it has woken; who was woken waits again.
+        woken = [
+            libc.syscall(ctypes.c_long(plan["futex"]), ctypes.c_void_p(page + 4 * bit), 1, 1, None, None, 0)
+            for bit in (8, *range(8))
+        ]
+        return sum((count > 0) << bit for bit, count in enumerate(woken[1:])) if woken[0] > 0 else 0
+
+    number = patiently(look, 1.5)
+    return str(number) if number else None
+
+
+@confined_attack("signs_by_futexes")
+def signs_by_futexes(ground: Ground) -> Outcome:
+    (file,) = _sources(1)
+    plan = {"file": file, "futex": {"x86_64": 202, "aarch64": 98}[os.uname().machine]}
+    return told(ground, waits_in_places, wakes_who_waits, plan)
+
+
 def dates_a_device(_plan: Plan) -> str:
     import os
 

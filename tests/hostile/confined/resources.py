@@ -158,6 +158,27 @@ def memory_for_pipes(ground: Ground) -> Outcome:
     return played.outcome(f"its pipes have {taken // MIB} MiB" if taken >= 32 * MIB else None)
 
 
+def sends_descriptors_to_itself(_plan: Plan) -> str:
+    import contextlib
+    import socket
+
+    one, _other = socket.socketpair()
+    sent = 0
+    with contextlib.suppress(OSError):
+        while sent < 400:
+            socket.send_fds(one, [b"x"], [0] * 200)
+            sent += 200
+    return str(sent)
+
+
+@confined_attack("descriptors_in_flight")
+def descriptors_in_flight(ground: Ground) -> Outcome:
+    played = ground.play(sends_descriptors_to_itself)
+    # The kernel counts them for the user: with enough under way no harness of that user can pass one on.
+    held = int(played.loot() or 0)
+    return played.outcome(f"{held} descriptors are under way" if held else None)
+
+
 def takes_every_thread(_plan: Plan) -> str:
     import threading
 

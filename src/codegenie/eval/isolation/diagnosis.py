@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from codegenie.eval.errors import IsolationUnavailable
+from codegenie.eval.errors import HarnessFailure, IsolationUnavailable
 from codegenie.eval.isolation.kernel import Machine, remedies
 from codegenie.eval.isolation.proof import STRONGEST_FIRST, proved
 from codegenie.eval.models import IsolationClass, Spawn
@@ -19,7 +19,7 @@ async def _finding(
 ) -> ClassFinding:
     try:
         launcher, proof = await proved(isolation_class, spawn, run_directory)
-    except IsolationUnavailable as error:
+    except (IsolationUnavailable, HarnessFailure) as error:
         return ClassFinding(
             isolation_class, why_not=error.message, remedies=remedies(machine, isolation_class)
         )

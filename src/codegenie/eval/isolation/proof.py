@@ -81,6 +81,7 @@ _ANSWER_BYTES = 64 * 1024
 _COMPLAINT_BYTES = 4 * 1024
 _POLL_SECONDS = 0.001
 _HINT = "`codegenie eval doctor` says what is missing on this machine"
+_AGAIN = "the machine is busy, or somebody ends our processes: run again"
 
 Outside = Callable[[int], Mapping[str, bool]]
 """Looks at a process from outside: for each check whether it holds."""
@@ -153,7 +154,7 @@ async def prove(
             _probed(launcher, for_class, look),
             return_exceptions=True,
         )
-    free, confined = map(_raised, (both[0], _as_refusal(isolation_class, both[1])))
+    free, confined = map(_raised, both)
     _check_control(isolation_class, free.surely_reached)
     _check_open(isolation_class, confined.said)
     reached = confined.perhaps_reached
@@ -180,11 +181,6 @@ def _proof(isolation_class: IsolationClass, blocked: Mapping[str, bool]) -> Isol
         landlock_abi=machine.landlock_abi,
         probes=tuple(ProbeResult(name=name, blocked=held) for name, held in sorted(blocked.items())),
     )
-
-
-def _as_refusal(isolation_class: IsolationClass, ended: _Probed | BaseException) -> _Probed | BaseException:
-    """Take a step of the set-up that failed in the probe's own process for what it is: no such class here."""
-    return _unproved(isolation_class, ended.message) if isinstance(ended, HarnessFailure) else ended
 
 
 def _raised(ended: _Probed | BaseException) -> _Probed:
@@ -258,6 +254,10 @@ def _answered(
     isolation_class: IsolationClass, answer: bytes, end: ProcessEnd, complaint: bytes
 ) -> dict[str, bool]:
     """Read the answer of a probe that came to its end; any other proves nothing."""
+    if end.lost or end.timed_out:
+        # Of the moment, and not of the machine: nobody may lower the class of another by such a thing.
+        end_of_it = "was lost" if end.lost else "did not end in time"
+        raise HarnessFailure(f"the probe of isolation class {isolation_class!r} {end_of_it}", hint=_AGAIN)
     how = _how_it_failed(end)
     try:
         document = decode_json(answer, _ANSWER_BYTES) if how is None else None
@@ -271,8 +271,6 @@ def _answered(
 
 
 def _how_it_failed(end: ProcessEnd) -> str | None:
-    if end.lost or end.timed_out:
-        return "lost" if end.lost else "no end in time"
     if end.signal is not None or end.exit_code != 0:
         return f"signal {end.signal}" if end.signal else f"exit {end.exit_code}"
     return "it left a process behind" if end.leaked else None

@@ -6,12 +6,13 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codegenie.eval.errors import HarnessFailure, IsolationUnavailable
+from codegenie.eval.errors import EvalError, HarnessFailure, IsolationUnavailable
 from codegenie.eval.isolation.policy import confined_limits, rubric_environment, rubric_limits
 from codegenie.eval.keepers import KeeperSettings, start_program
 from codegenie.eval.limits import LIMITS
@@ -76,12 +77,30 @@ class _Descriptor:
         self.send_signal(signal.SIGKILL)
 
 
+def _refusal(isolation_class: IsolationClass, said: Mapping[str, Any]) -> EvalError:
+    """Return what a step that failed means: that the class is not to be had, or not at this moment."""
+    message = f"isolation class {isolation_class!r} cannot be set up: {said['error']}"
+    if said.get("passing"):
+        return HarnessFailure(
+            message, hint="the machine is short of something: lower --concurrency, or run again"
+        )
+    return IsolationUnavailable(message, hint=_DOCTOR)
+
+
 class Zygote(Keeper):
     """The harness's end of one zygote."""
 
-    def __init__(self, process: _Descriptor, connection: socket.socket) -> None:
+    def __init__(
+        self, process: _Descriptor, connection: socket.socket, isolation_class: IsolationClass
+    ) -> None:
         super().__init__(process, connection)
         self.number = process.pid
+        self._isolation_class = isolation_class
+
+    def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:
+        """Return what is raised where a step in a copy failed, before anything foreign ran."""
+        del directory
+        return _refusal(self._isolation_class, answer)
 
     def copies(self) -> list[int]:
         """Return the numbers of its children, as the host counts."""
@@ -130,15 +149,15 @@ class Guardian:
 
         Where that could be done once, it is tried again: somebody has ended the guardian or the zygote.
         """
-        try:
-            return await self._confined()
-        except (_Ended, OSError) as error:
-            if not self._has_made_one:
-                raise self._unavailable(str(error)) from None
-        try:
-            return await self._confined()
-        except (_Ended, OSError) as error:
-            raise self._unavailable(str(error)) from None
+        for last in (not self._has_made_one, True):
+            try:
+                return await self._confined()
+            except (_Ended, ConnectionError) as error:
+                if last:
+                    raise _refusal(self._isolation_class, {"error": str(error)}) from None
+            except OSError as error:
+                raise _refusal(self._isolation_class, {"error": str(error), "passing": True}) from None
+        raise AssertionError("unreachable")
 
     async def _confined(self) -> Zygote:
         ours, theirs = socket.socketpair()
@@ -151,7 +170,7 @@ class Guardian:
             await self._heard(ours)
             held.pop_all()
         self._has_made_one = True
-        return Zygote(process, ours)
+        return Zygote(process, ours, self._isolation_class)
 
     async def _made(self, theirs: socket.socket) -> _Descriptor:
         with theirs:
@@ -174,17 +193,13 @@ class Guardian:
         try:
             line = await asyncio.wait_for(loop.sock_recv(connection, 4_096), LIMITS.zygote_seconds)
         except TimeoutError:
-            raise _Ended("no answer in time") from None
+            raise _refusal(self._isolation_class, {"error": "no answer in time", "passing": True}) from None
         if not line:
             raise _Ended("it ended by itself")
         said: dict[str, Any] = json.loads(line)
         if "error" in said:
-            raise self._unavailable(said["error"])
+            raise _refusal(self._isolation_class, said)
         return said
-
-    def _unavailable(self, reason: str) -> IsolationUnavailable:
-        message = f"isolation class {self._isolation_class!r} cannot be set up: {reason}"
-        return IsolationUnavailable(message, hint=_DOCTOR)
 
     async def close(self) -> None:
         """Tell the guardian to leave; its zygotes are dismissed before."""

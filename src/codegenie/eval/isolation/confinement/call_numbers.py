@@ -12,7 +12,7 @@ FREE = """
     epoll_pwait:281:22 epoll_pwait2:441:441 epoll_wait:232:- eventfd:284:- eventfd2:290:19 execve:59:221
     exit:60:93 exit_group:231:94 faccessat:269:48 faccessat2:439:439 fallocate:285:47
     fchdir:81:50 fdatasync:75:83 fstat:5:80 fstatfs:138:44 fsync:74:82 ftruncate:77:46
-    futex:202:98 get_robust_list:274:100 getcpu:309:168 getcwd:79:17 getdents:78:- getdents64:217:61
+    get_robust_list:274:100 getcpu:309:168 getcwd:79:17 getdents:78:- getdents64:217:61
     getegid:108:177 geteuid:107:175 getgid:104:176 getgroups:115:158 getitimer:36:102 getpeername:52:205
     getpgid:121:155 getpgrp:111:- getpid:39:172 getppid:110:173 getpriority:140:141 getrandom:318:278
     getresgid:120:150 getresuid:118:148 getrlimit:97:163 getrusage:98:165 getsid:124:156
@@ -26,7 +26,7 @@ FREE = """
     rmdir:84:- rseq:334:293 rt_sigaction:13:134 rt_sigpending:127:136 rt_sigprocmask:14:135
     rt_sigreturn:15:139 rt_sigsuspend:130:133 rt_sigtimedwait:128:137 sched_get_priority_max:146:125
     sched_get_priority_min:147:126 sched_getaffinity:204:123 sched_getparam:143:121
-    sched_getscheduler:145:120 sched_yield:24:124 select:23:- sendfile:40:71 sendmsg:46:211
+    sched_getscheduler:145:120 sched_yield:24:124 select:23:- sendfile:40:71
     set_robust_list:273:99 set_tid_address:218:96 setitimer:38:103 shutdown:48:210
     sigaltstack:131:132 signalfd4:289:74 splice:275:76 stat:4:- statfs:137:43 statx:332:291 symlink:88:-
     symlinkat:266:36 sysinfo:99:179 time:201:- timerfd_create:283:85 timerfd_gettime:287:87
@@ -41,8 +41,8 @@ METADATA = """
 """Calls that change modes and times. Landlock does not see them: free only where the rest is read-only."""
 
 CHECKED = """
-    clone:56:220 fcntl:72:25 ioctl:16:29 kill:62:129 prctl:157:167 prlimit64:302:261 sendto:44:206
-    setrlimit:160:164 socketpair:53:199 tgkill:234:131
+    clone:56:220 fcntl:72:25 futex:202:98 ioctl:16:29 kill:62:129 prctl:157:167 prlimit64:302:261
+    sendto:44:206 setrlimit:160:164 socketpair:53:199 tgkill:234:131
 """
 """Calls that are free for some arguments."""
 

@@ -25,7 +25,7 @@ from codegenie.eval.isolation.confinement.lockdown import (
     tie_to_parent,
 )
 from codegenie.eval.isolation.confinement.namespaces import World
-from codegenie.eval.isolation.confinement.zygote import Control, Gone, Zygote
+from codegenie.eval.isolation.confinement.zygote import Control, Gone, Zygote, told
 
 _CONTROL = 0
 
@@ -60,7 +60,7 @@ class Guardian:
             try:
                 number = syscalls.fork_into(0 if self._world is None else self._world.flags)
             except syscalls.Refused as refused:
-                self._control.send({"error": str(refused)})
+                self._control.send(told(refused))
                 os.close(descriptors[0])
                 continue
             if number == 0:
@@ -99,7 +99,7 @@ class Guardian:
         except Gone:
             pass
         except BaseException as error:  # noqa: BLE001 - whatever it is, the harness has to know
-            control.send({"error": f"{type(error).__name__}: {error}"})
+            control.send(told(error))
         os._exit(0)
 
     def _enter(self) -> Lockdown:

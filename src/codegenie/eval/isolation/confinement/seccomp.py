@@ -26,6 +26,7 @@ _ALLOW = 0x7FFF0000
 _KILL_PROCESS = 0x80000000
 _EPERM = 0x00050000 | errno.EPERM
 _ENOSYS = 0x00050000 | errno.ENOSYS
+_EAGAIN = 0x00050000 | errno.EAGAIN
 _SET_MODE_FILTER = 1
 _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
@@ -48,6 +49,7 @@ _FOREIGN_FLAGS = 0x7E020000 | 0x00002000 | 0x00001000
 # Stands for the number of the process that loads the filter.
 _SELF = 0x5E1F5E1F
 _RLIMIT_CORE = 4
+_FUTEX_PRIVATE = 128
 
 Instruction = tuple[int, int, int, int]
 Code = list[Instruction]
@@ -100,6 +102,9 @@ def _checks() -> dict[str, Code]:
         ],
         "sendto": [*_null(4, no), *yes],
         "fcntl": _one_of(1, _FREE_FCNTL),
+        # One that is not private is named by a page of a file, and the library's pages are everybody's. Not
+        # EPERM: glibc ends the process for it, and tries again for this.
+        "futex": [*_masked(1, _FUTEX_PRIVATE, _FUTEX_PRIVATE, _returns(_EAGAIN)), *yes],
         "ioctl": _one_of(1, _FREE_IOCTL),
         "prctl": _one_of(0, _FREE_PRCTL),
         # One byte is the limit that a collector of cores heeds; lowered to none it would be ignored.

@@ -5,6 +5,7 @@ at a time, one thread: whatever is there besides the copy came from it.
 """
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -20,6 +21,26 @@ _LARGEST_PART = 1 << 12
 _DESCRIPTORS = 4
 _SET_UP_FAILED = 98
 _END_SECONDS = 5.0
+
+
+# Errors that say nothing of the machine, only of the moment: whoever can bring one about must not be able to
+# have the class of others lowered by it.
+_PASSING = {
+    errno.EAGAIN,
+    errno.EINTR,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOBUFS,
+    errno.ENOMEM,
+    errno.ETOOMANYREFS,
+}
+
+
+def told(error: BaseException) -> dict[str, Any]:
+    """Say what the harness has to know of a step that failed."""
+    passing = isinstance(error, OSError) and error.errno in _PASSING
+    return {"error": f"{type(error).__name__}: {error}", "passing": passing}
 
 
 class Gone(Exception):  # noqa: N818 - the harness went away; the only way out of the loop
@@ -93,7 +114,7 @@ class Zygote:
             answer = self._keep(copy, started, request["seconds"])
             said = os.read(reason, _LARGEST_PART)
             os.close(reason)
-            self._control.send({"error": said.decode(errors="replace")} if said else answer)
+            self._control.send(json.loads(said) if said else answer)
 
     def _become(self, descriptors: list[int], reasons: int) -> None:
         """Confine ourselves, and take a fresh interpreter if that is asked for. Nothing foreign has run."""
@@ -113,7 +134,7 @@ class Zygote:
             if cold:
                 self._replace()
         except BaseException as error:  # noqa: BLE001 - whatever it is, untrusted code must not run
-            os.write(reasons, f"{type(error).__name__}: {error}".encode(errors="replace"))
+            os.write(reasons, json.dumps(told(error)).encode())
             os._exit(_SET_UP_FAILED)
 
     def _replace(self) -> NoReturn:
