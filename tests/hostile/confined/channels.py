@@ -149,6 +149,7 @@ def waits_in_places(plan: Plan) -> str:
     threads = [threading.Thread(target=wait, args=(bit,)) for bit in range(9) if (number | 256) >> bit & 1]
     for thread in threads:
         thread.start()
+        time.sleep(0.02)  # the last one says that all others wait
     for thread in threads:
         thread.join()
     return str(number)
@@ -157,19 +158,24 @@ def waits_in_places(plan: Plan) -> str:
 def wakes_who_waits(plan: Plan) -> str | None:
     import ctypes
     import os
+    import time
 
     libc = ctypes.CDLL(None)
     libc.mmap.restype = ctypes.c_void_p
     file = os.open(f"{os.path.dirname(os.__file__)}/{plan['file']}", os.O_RDONLY)
     page = libc.mmap(None, ctypes.c_size_t(4096), 1, 1, file, ctypes.c_long(0))
 
+    def is_waited_for(bit: int) -> bool:
+        # A call that wakes says how many it has woken; who was woken soon waits again.
+        place = ctypes.c_void_p(page + 4 * bit)
+        return bool(libc.syscall(ctypes.c_long(plan["futex"]), place, 1, 1, None, None, 0) > 0)
+
     def look() -> int:
-        # A call that wakes says how many it has woken; who was woken waits again.
-        woken = [
-            libc.syscall(ctypes.c_long(plan["futex"]), ctypes.c_void_p(page + 4 * bit), 1, 1, None, None, 0)
-            for bit in (8, *range(8))
-        ]
-        return sum((count > 0) << bit for bit, count in enumerate(woken[1:])) if woken[0] > 0 else 0
+        number = 0
+        for _ in range(20 if is_waited_for(8) else 0):
+            number |= sum(is_waited_for(bit) << bit for bit in range(8))
+            time.sleep(0.01)
+        return number
 
     number = patiently(look, 1.5)
     return str(number) if number else None
