@@ -94,6 +94,7 @@ class NoRubrics:
 
     isolation_class: IsolationClass = "subprocess"
     proof = IsolationProof(isolation_class="subprocess", kernel="none")
+    notes: tuple[str, ...] = ()
     wants_parcel = False
 
     async def run(self, room: Room, request: bytes, seconds: float) -> RubricRun:

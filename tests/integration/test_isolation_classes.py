@@ -88,3 +88,13 @@ def test_an_isolation_that_cannot_be_proved_is_refused_and_never_lowered(tmp_pat
     assert done.returncode == 4
     assert answered(done)["error"]["type"] == "IsolationUnavailable"
     assert not (tmp_path / ".codegenie" / "eval" / "runs").exists()
+
+
+@pytest.mark.parametrize("denied", [[], ["--nor-landlock"]], ids=["no namespaces", "nor Landlock"])
+def test_a_run_says_why_it_took_no_stronger_class(denied: list[str], tmp_path: Path) -> None:
+    write_bench(tmp_path / "bench")
+    run = eval_argv("run", TASK_CLASS, "--sut", "null", "--quiet", "--json")
+    said = answered(call([*WITHOUT_NAMESPACES, *denied, *run], tmp_path))
+
+    assert said["report"]["isolation_class"] == ("subprocess" if denied else "landlock")
+    assert [note.split("'")[1] for note in said["notes"]] == ["namespace", *(["landlock"] if denied else [])]

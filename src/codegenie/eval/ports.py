@@ -116,6 +116,8 @@ class RubricRunner(Protocol):
 
     isolation_class: IsolationClass
     proof: IsolationProof
+    # Why no stronger class was taken.
+    notes: tuple[str, ...]
     wants_parcel: bool
 
     async def run(self, room: Room, request: bytes, seconds: float) -> RubricRun:

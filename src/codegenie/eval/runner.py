@@ -170,7 +170,7 @@ class Runner:
         finally:
             if head is None:
                 record.leave()
-        return RecordedRun(report, head, (*record.notes, *memory.warnings), record.reused)
+        return RecordedRun(report, head, (*run.rubrics.notes, *record.notes, *memory.warnings), record.reused)
 
     async def _outcomes(
         self, plan: RunPlan, parts: TrialParts, record: RunRecord

@@ -14,11 +14,12 @@ from codegenie.eval.streams import read_head, read_tail, stream_file
 class Rubrics:
     """Runs rubrics by a launcher whose class was proved."""
 
-    def __init__(self, launcher: Launcher, proof: IsolationProof) -> None:
+    def __init__(self, launcher: Launcher, proof: IsolationProof, notes: tuple[str, ...] = ()) -> None:
         self._launcher = launcher
         self.isolation_class = launcher.isolation_class
         self.wants_parcel = launcher.wants_parcel
         self.proof = proof
+        self.notes = notes
 
     async def run(self, room: Room, request: bytes, seconds: float) -> RubricRun:
         """Run `rubric.py` in `room` and return what it left behind."""
@@ -44,5 +45,6 @@ class Rubrics:
 
 async def rubric_runner(asked_for: str, spawn: Spawn, run_directory: Path) -> Rubrics:
     """Return the strongest class that can be proved here, or refuse the one that was asked for."""
-    launcher, proof = await strongest_proved(asked_for, spawn, run_directory)
-    return Rubrics(launcher, proof)
+    notes: list[str] = []
+    launcher, proof = await strongest_proved(asked_for, spawn, run_directory, notes.append)
+    return Rubrics(launcher, proof, tuple(notes))

@@ -5,7 +5,6 @@ looks at the confined probe from outside, while it waits.
 """
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
@@ -110,13 +109,18 @@ class _Probed:
 
 
 async def strongest_proved(
-    asked_for: str, spawn: Spawn, run_directory: Path
+    asked_for: str, spawn: Spawn, run_directory: Path, told: Callable[[str], object] = str
 ) -> tuple[Launcher, IsolationProof]:
-    """Return the launcher of the strongest class that was proved, or of the one that was asked for."""
+    """Return the launcher of the strongest class that was proved, or of the one that was asked for.
+
+    `told` hears of every stronger class why it is not to be had.
+    """
     classes = STRONGEST_FIRST if asked_for == "auto" else [_class_named(asked_for)]
     for isolation_class in classes[:-1]:
-        with contextlib.suppress(IsolationUnavailable):
+        try:
             return await proved(isolation_class, spawn, run_directory)
+        except IsolationUnavailable as refusal:
+            told(refusal.message)
     return await proved(classes[-1], spawn, run_directory)
 
 
