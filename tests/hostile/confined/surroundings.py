@@ -117,10 +117,12 @@ def start_of_the_machine(ground: Ground) -> Outcome:
 
 
 def asks_for_its_core_to_be_collected(_plan: Plan) -> str:
+    import contextlib
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    every_way([lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, hard))])
+    with contextlib.suppress(ValueError, OSError):  # Python takes every refusal for one to raise it
+        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
     return str(resource.getrlimit(resource.RLIMIT_CORE)[0])
 
 
