@@ -200,7 +200,6 @@ WORKS = {
         from concurrent.futures import ThreadPoolExecutor
         with ThreadPoolExecutor(4) as pool:
             assert sum(pool.map(len, ["a", "bb"])) == 3""",
-    "a thread's name": "import ctypes; assert ctypes.CDLL(None).prctl(15, b'scorer', 0, 0, 0) == 0",
     "a pair of sockets": """
         import socket
         one, other = socket.socketpair()

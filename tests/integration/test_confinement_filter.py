@@ -144,7 +144,7 @@ ARGUMENTS: dict[str, tuple[list[list[int]], list[list[int]]]] = {
     ),
     "kill": ([[SELF], [SELF, 9]], [[0], [1], [0xFFFFFFFF], [-SELF], [SELF + 1]]),
     "tgkill": ([[SELF, 5]], [[0], [1], [0xFFFFFFFF], [-SELF], [SELF - 1]]),
-    "prctl": ([[15], [16]], [[option] for option in (*range(15), *range(17, 80), 0x59616D61)]),
+    "prctl": ([[16]], [[option] for option in (*range(16), *range(17, 80), 0x59616D61)]),
     "futex": ([[0, 128], [0, 129], [0, 128 | 9]], [[0, 0], [0, 1], [0, 9], [0, 256], [0, 128 << 32]]),
     "prlimit64": (
         # The limit of cores can be read, which is a call without a new limit, and not set.

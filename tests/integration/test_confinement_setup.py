@@ -119,7 +119,7 @@ def started_from(directory: Path) -> list[int]:
     return found
 
 
-BEFORE_SERVING = "    guardian = Guardian(settings)\n"
+BEFORE_SERVING = "    guardian = Guardian(settings, control)\n"
 BEFORE_ENTERING = "        kind: type[Lockdown] = LandlockLockdown\n"
 AFTER_ENTERING = '            control.send({"ready": True})\n'
 IN_THE_LOOP = "            self._forget_the_dead()\n"

@@ -138,6 +138,8 @@ def test_its_limits_are_those_that_were_set_and_cannot_be_raised(
         "file size": (str(LIMITS.child_file_bytes),) * 2,
         "open files": (str(LIMITS.child_open_files),) * 2,
         "cpu time": (str(seconds), str(seconds + 5)),
+        "pending signals": (str(LIMITS.child_pending_signals),) * 2,
+        "locked memory": ("0", "0"),
     }
     if isolation_class == "namespace":
         expected["processes"] = (str(LIMITS.child_threads + 2),) * 2

@@ -35,6 +35,7 @@ _REMOVAL_SECONDS = 5.0
 # A soft limit is reported (SIGXCPU), a hard one is not (SIGKILL); the distance tells the two apart.
 _CPU_SECONDS_TO_HARD_LIMIT = 5
 _LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
+_IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 _RESTORED_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM]
 
 
@@ -66,6 +67,14 @@ def limit_self(limits: dict[str, int]) -> None:
         resource.setrlimit(which, (min(value, hard), hard))
 
 
+def forget_inherited_signals() -> None:
+    """Undo what whoever started the harness ignored or blocked: a rubric inherits it, and we miss an end."""
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN and number not in _IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
 def condition() -> list[object]:
     """Return what a child inherits from us and what any process of the same user may change on us."""
     found: list[object] = [resource.getrlimit(limit) for limit in _LIMITS]
@@ -85,6 +94,7 @@ class Control:
     def __init__(self) -> None:
         self._socket = socket.socket(fileno=_CONTROL)
         self._buffer = b""
+        self._descriptors: list[int] = []
 
     @property
     def has_word(self) -> bool:
@@ -93,7 +103,6 @@ class Control:
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
         """Wait for one request and the descriptors that came with it."""
-        descriptors: list[int] = []
         while not self.has_word:
             try:
                 data, received, _, _ = socket.recv_fds(self._socket, _LARGEST_PART, 8)
@@ -102,9 +111,14 @@ class Control:
                 raise Gone from None
             if not data:
                 raise Gone
-            descriptors += received
+            self._descriptors += received
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
+        if self._buffer:
+            # Two messages were read together: nothing is read behind one that brings descriptors, so they
+            # belong to the second.
+            return json.loads(line), []
+        descriptors, self._descriptors = self._descriptors, []
         return json.loads(line), [_out_of_the_way(descriptor) for descriptor in descriptors]
 
     def send(self, answer: dict[str, Any]) -> None:
@@ -346,6 +360,7 @@ def main() -> None:
     """Set ourselves up, serve, and clean up if the harness died without a word."""
     settings = json.loads(sys.argv[1])
     limit_self(settings["limits"])
+    forget_inherited_signals()
     if settings["renounce_privileges"]:
         renounce_privileges()
     os.umask(0o077)

@@ -71,6 +71,8 @@ class Limits:
     child_cpu_seconds: int = 600
     # Small stacks go around the limit of the address space: 400 threads were made with 32 KiB each.
     child_threads: int = 128
+    # Signals that wait, of a real-time kind: 96,349 were all that a user had, and no timer could be made.
+    child_pending_signals: int = 64
     # What a confined rubric may write beside its copy of the case: it lies in memory.
     scratch_bytes: int = 64 * MIB
     scratch_entries: int = 4_096

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 _HEAD = struct.Struct("<IQ")  # entries, bytes once every file takes whole pages
 _ENTRY = struct.Struct("<HQB")  # length of the path, length of the content, kind
 _FILE, _PROGRAM, _DIRECTORY = 0, 1, 2
-_PAGE = 4096
+# What the file system gives out: 64 KiB on some machines.
+_PAGE = mmap.PAGESIZE
 _MODES = {_FILE: 0o600, _PROGRAM: 0o700}
 # Small writes cost more than copying.
 _FLUSH_BYTES = 1 << 18

@@ -156,7 +156,13 @@ class Keeper:
 
     async def _send(self, request: Request) -> None:
         raw = json.dumps(request.message()).encode() + b"\n"
-        sent = socket.send_fds(self._socket, [raw], list(request.streams))
+        try:
+            sent = socket.send_fds(self._socket, [raw], list(request.streams))
+        except ConnectionError:
+            raise
+        except OSError as error:
+            # Nobody ended the keeper: it is we who cannot send, and no case is to blame for that.
+            raise HarnessFailure(f"cannot ask for a process: {error}", where=request.directory) from None
         if sent < len(raw):
             # An environment may be larger than the socket's buffer; the descriptors went with the first part.
             await asyncio.get_running_loop().sock_sendall(self._socket, raw[sent:])

@@ -136,49 +136,6 @@ def memory_in_files_without_a_name(ground: Ground) -> Outcome:
     return played.outcome("half a gigabyte is held that no limit of memory counts" if much else None)
 
 
-def takes_the_memory_for_pipes(_plan: Plan) -> str:
-    import contextlib
-    import fcntl
-    import os
-
-    held: list[int] = []
-    with contextlib.suppress(OSError):
-        while len(held) < 100:
-            held.append(os.pipe()[1])
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(held[-1], 1031, 1 << 20)  # F_SETPIPE_SZ
-    return str(sum(fcntl.fcntl(pipe, 1032) for pipe in held))
-
-
-@confined_attack("memory_for_pipes")
-def memory_for_pipes(ground: Ground) -> Outcome:
-    played = ground.play(takes_the_memory_for_pipes)
-    taken = int(played.loot() or 0)
-    # When all pipes of a user have 64 MiB, the kernel gives every new one as good as none.
-    return played.outcome(f"its pipes have {taken // MIB} MiB" if taken >= 32 * MIB else None)
-
-
-def sends_descriptors_to_itself(_plan: Plan) -> str:
-    import contextlib
-    import socket
-
-    one, _other = socket.socketpair()
-    sent = 0
-    with contextlib.suppress(OSError):
-        while sent < 400:
-            socket.send_fds(one, [b"x"], [0] * 200)
-            sent += 200
-    return str(sent)
-
-
-@confined_attack("descriptors_in_flight")
-def descriptors_in_flight(ground: Ground) -> Outcome:
-    played = ground.play(sends_descriptors_to_itself)
-    # The kernel counts them for the user: with enough under way no harness of that user can pass one on.
-    held = int(played.loot() or 0)
-    return played.outcome(f"{held} descriptors are under way" if held else None)
-
-
 def takes_every_thread(_plan: Plan) -> str:
     import threading
 

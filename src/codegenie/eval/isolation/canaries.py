@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codegenie.eval.errors import IsolationUnavailable
+from codegenie.eval.errors import HarnessFailure, IsolationUnavailable
 from codegenie.eval.files import write_private
+from codegenie.eval.isolation.confinement.syscalls import PASSING
 from codegenie.eval.limits import LIMITS, MIB
 from codegenie.eval.removal import for_entries, remove_tree
 
@@ -54,6 +55,9 @@ def planted(run_directory: Path) -> Iterator[Canaries]:
         try:
             canaries = _plant(held, str(run_directory))
         except OSError as error:
+            if error.errno in PASSING:
+                why = f"the canaries of the proof cannot be planted: {error.strerror}"
+                raise HarnessFailure(why) from None
             raise IsolationUnavailable(
                 f"the canaries of the proof cannot be planted: {error.strerror}",
                 hint="see whether this machine has a loopback interface, and room below TMPDIR",

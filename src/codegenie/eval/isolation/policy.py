@@ -42,6 +42,10 @@ def confined_limits(isolation_class: IsolationClass) -> dict[str, int]:
         **rubric_limits(),
         # A core of one byte: no file is that small, and for a program that collects cores it means none.
         "RLIMIT_CORE": 1,
+        # The kernel counts these for the whole user, over all namespaces.
+        "RLIMIT_SIGPENDING": LIMITS.child_pending_signals,
+        # Locked memory could not be taken back from it; a mapping can be locked without a call that says so.
+        "RLIMIT_MEMLOCK": 0,
         "scratch_bytes": LIMITS.scratch_bytes,
         "scratch_entries": LIMITS.scratch_entries,
     }

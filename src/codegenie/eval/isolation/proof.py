@@ -79,6 +79,7 @@ _SECONDS = 30.0
 _ANSWER_BYTES = 64 * 1024
 _COMPLAINT_BYTES = 4 * 1024
 _POLL_SECONDS = 0.001
+_TURNS = 500
 _HINT = "`codegenie eval doctor` says what is missing on this machine"
 _AGAIN = "the machine is busy, or somebody ends our processes: run again"
 
@@ -249,6 +250,11 @@ async def _looked_at(
     """Wait until the probe says that it waits, or ends, and look at it."""
     for _ in range(int(_SECONDS / _POLL_SECONDS)):
         if probe.done() or os.fstat(stdout).st_size:
+            break
+        await asyncio.sleep(_POLL_SECONDS)
+    # On a busy machine who tells us its number is as late as we are. The probe waits, and so do we.
+    for _ in range(_TURNS):
+        if pids or probe.done():
             break
         await asyncio.sleep(_POLL_SECONDS)
     return dict(look(pids[-1])) if pids and not probe.done() else {}

@@ -7,7 +7,7 @@ import select
 import signal
 import socket
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,10 @@ class Zygote(Keeper):
         """Return the numbers of its children, as the host counts."""
         try:
             listed = Path(f"/proc/{self.number}/task/{self.number}/children").read_text(encoding="ascii")
-        except OSError:  # it is gone, and with it all of them
-            return []
+        except OSError:
+            # It is gone, and with it all of them; or /proc shows a user only what it may trace (hidepid=2),
+            # which hides a zygote, and no copy.
+            return [number for number in _process_numbers() if _parent(number) == self.number]
         return [int(number) for number in listed.split()]
 
     def reap(self) -> None:
@@ -115,6 +117,17 @@ class Zygote(Keeper):
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+
+
+def _process_numbers() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _parent(number: int) -> int:
+    try:
+        return int(Path(f"/proc/{number}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 class Guardian:
@@ -134,13 +147,16 @@ class Guardian:
             "program": {"interpreter": interpreter, "name": "rubric.py", "spawn": spawn},
             "cleaner": KeeperSettings(run_directory, rubric_limits()).command(),
         }
-        self._program = [interpreter, "-s", "-S", "-B", str(_PROGRAM), json.dumps(settings)]
+        self._program = [interpreter, "-s", "-S", "-B", str(_PROGRAM)]
+        self._settings = json.dumps(settings).encode() + b"\n"
         self._process, self._socket = self._started()
         self._turn = asyncio.Lock()
         self._has_made_one = False
 
     def _started(self) -> tuple[Handle, socket.socket]:
         process, connection = start_program(self._program, rubric_environment(_ROOM))
+        with suppress(ConnectionError):  # who is gone already is found out by the first request
+            connection.sendall(self._settings)
         connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
         return process, connection
 

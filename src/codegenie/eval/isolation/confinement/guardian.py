@@ -7,7 +7,6 @@ socket, takes every zygote with it and turns into a keeper, which removes the di
 
 import contextlib
 import gc
-import json
 import os
 import signal
 import sys
@@ -33,9 +32,9 @@ _CONTROL = 0
 class Guardian:
     """Makes zygotes of one class."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], control: Control) -> None:
         self._settings = settings
-        self._control = Control(_CONTROL)
+        self._control = control
         self._number = os.getpid()
         self._zygotes: list[int] = []
         interpreter = settings["program"]["interpreter"]
@@ -43,8 +42,6 @@ class Guardian:
         self._readable = layout.readable(interpreter)
         self._world = World(settings["cage"], interpreter) if settings["class"] == "namespace" else None
         self._prepared: Program | None = None
-        # Whoever started the harness may have had it ignored, and nobody could wait for anything.
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def serve(self) -> Program | None:
         """Make a zygote for every socket that comes, until the harness says so or is gone.
@@ -58,7 +55,7 @@ class Guardian:
                 return None
             self._forget_the_dead()
             try:
-                number = syscalls.fork_into(0 if self._world is None else self._world.flags)
+                number = syscalls.fork_patiently(0 if self._world is None else self._world.flags)
             except syscalls.Refused as refused:
                 self._control.send(told(refused))
                 os.close(descriptors[0])
@@ -114,11 +111,23 @@ class Guardian:
         return kind(self._settings["limits"], self._readable, self._settings["rooms"])
 
 
+def _forget_inherited_signals() -> None:
+    """Undo what whoever started the harness ignored or blocked: every rubric would inherit it."""
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            again = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, again)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
 def main() -> Program | None:
     """Serve, and clean up if the harness died without a word; in a confined copy, say what is to be run."""
-    settings = json.loads(sys.argv[1])
     os.umask(0o077)
-    guardian = Guardian(settings)
+    _forget_inherited_signals()
+    # Over the socket and not as an argument, which every copy could read: it says where the run lies.
+    control = Control(_CONTROL)
+    settings, _ = control.receive()
+    guardian = Guardian(settings, control)
     try:
         return guardian.serve()
     except Gone:

@@ -8,8 +8,9 @@ import os
 
 from codegenie.eval.isolation.confinement import layout, syscalls
 
-# What the process inside sees, whoever started the harness, and nobody's number outside if that was root.
-USER = 60001
+# What the process inside sees, whoever started the harness, and nobody's number outside if that was root:
+# systemd-homed gives 60001 to 60513 to people, and 61001 lies in a range that has no purpose.
+USER = 61001
 HOST_NAME = "confined"
 KINDS = {
     "mnt": syscalls.CLONE_NEWNS,
@@ -123,6 +124,6 @@ class World:
 
 def mount_room(size: int, entries: int) -> None:
     """Mount the private directory, in a mount namespace of one's own, and go there."""
-    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount("tmpfs", layout.ROOM, "tmpfs", flags, f"mode=0700,size={size},nr_inodes={entries}")
     os.chdir(layout.ROOM)

@@ -40,8 +40,9 @@ _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xF
 _FREE_FCNTL = (0, 1, 2, 3, 4, 1030, 1032)
 # What `isatty`, the size of a window and non-blocking sockets need. Not TIOCSTI, which types for the user.
 _FREE_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-# The name of a thread. Not PR_SET_PDEATHSIG: whoever clears it outlives us.
-_FREE_PRCTL = (15, 16)
+# Asking for the name of a thread; to set it would be a word in the kernel's log. Not PR_SET_PDEATHSIG:
+# whoever clears it outlives us.
+_FREE_PRCTL = (16,)
 # VM, FS, FILES, SIGHAND, THREAD: a thread. Whatever has fewer of these flags is a process.
 _THREAD_FLAGS = 0x00010F00
 # A namespace, and PTRACE and PIDFD, in a thread's flags.

@@ -8,6 +8,7 @@ import ctypes
 import errno
 import os
 import platform
+import time
 
 from codegenie.eval.isolation.confinement.call_numbers import CHECKED, FREE, OURS, numbers
 
@@ -28,6 +29,14 @@ PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
+
+PASSING = frozenset(
+    {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS, errno.ENOBUFS}
+)
+"""What is short at the moment, and says nothing of the machine: it must not lower anybody's class."""
+
+# For what others have taken, their threads for one, which end with their case.
+_PATIENCE_SECONDS = 5.0
 
 _SIGCHLD = 17
 _CLOSE_WHEN_REPLACED = 4
@@ -86,6 +95,18 @@ def fork_into(namespaces: int) -> int:
     else:
         ctypes.pythonapi.PyOS_AfterFork_Parent()
     return pid
+
+
+def fork_patiently(namespaces: int) -> int:
+    """Fork as `fork_into` does, and wait for what others have taken: their threads end with their case."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return fork_into(namespaces)
+        except Refused as refused:
+            if refused.errno not in PASSING or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def unshare(namespaces: int) -> None:

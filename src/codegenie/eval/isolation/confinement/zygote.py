@@ -5,7 +5,6 @@ at a time, one thread: whatever is there besides the copy came from it.
 """
 
 import contextlib
-import errno
 import json
 import os
 import select
@@ -23,23 +22,9 @@ _SET_UP_FAILED = 98
 _END_SECONDS = 5.0
 
 
-# Errors that say nothing of the machine, only of the moment: whoever can bring one about must not be able to
-# have the class of others lowered by it.
-_PASSING = {
-    errno.EAGAIN,
-    errno.EINTR,
-    errno.EIO,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOBUFS,
-    errno.ENOMEM,
-    errno.ETOOMANYREFS,
-}
-
-
 def told(error: BaseException) -> dict[str, Any]:
     """Say what the harness has to know of a step that failed."""
-    passing = isinstance(error, OSError) and error.errno in _PASSING
+    passing = isinstance(error, OSError) and error.errno in syscalls.PASSING
     return {"error": f"{type(error).__name__}: {error}", "passing": passing}
 
 
@@ -54,6 +39,7 @@ class Control:
         self.descriptor = descriptor
         self._socket = socket.socket(fileno=descriptor)
         self._buffer = b""
+        self._descriptors: list[int] = []
 
     @property
     def has_word(self) -> bool:
@@ -62,7 +48,6 @@ class Control:
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
         """Wait for one request and the descriptors that came with it."""
-        descriptors: list[int] = []
         while not self.has_word:
             try:
                 data, received, _, _ = socket.recv_fds(self._socket, _LARGEST_PART, _DESCRIPTORS)
@@ -70,9 +55,14 @@ class Control:
                 raise Gone from None
             if not data:
                 raise Gone
-            descriptors += received
+            self._descriptors += received
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
+        if self._buffer:
+            # Two messages were read together: nothing is read behind one that brings descriptors, so they
+            # belong to the second.
+            return json.loads(line), []
+        descriptors, self._descriptors = self._descriptors, []
         return json.loads(line), descriptors
 
     def let_go(self) -> None:
@@ -102,9 +92,9 @@ class Zygote:
                 return False
             if "seconds" not in request:
                 continue  # a cancellation that crossed our answer
-            started = time.monotonic()
             reason, reasons = os.pipe()
-            copy = syscalls.fork_into(self._lockdown.fork_flags)
+            copy = syscalls.fork_patiently(self._lockdown.fork_flags)
+            started = time.monotonic()
             if copy == 0:
                 self._become(descriptors, reasons)
                 return True

@@ -1,0 +1,76 @@
+"""Rubrics that take what the kernel counts for a whole user: others of that user go without."""
+
+from tests.portfolio.confined.ground import Ground, Plan, confined_attack
+from tests.portfolio.stage import Outcome
+
+MIB = 1 << 20
+
+
+def takes_the_memory_for_pipes(_plan: Plan) -> str:
+    import contextlib
+    import fcntl
+    import os
+
+    held: list[int] = []
+    with contextlib.suppress(OSError):
+        while len(held) < 100:
+            held.append(os.pipe()[1])
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(held[-1], 1031, 1 << 20)  # F_SETPIPE_SZ
+    return str(sum(fcntl.fcntl(pipe, 1032) for pipe in held))
+
+
+@confined_attack("memory_for_pipes")
+def memory_for_pipes(ground: Ground) -> Outcome:
+    played = ground.play(takes_the_memory_for_pipes)
+    taken = int(played.loot() or 0)
+    # When all pipes of a user have 64 MiB, the kernel gives every new one as good as none.
+    return played.outcome(f"its pipes have {taken // MIB} MiB" if taken >= 32 * MIB else None)
+
+
+def sends_descriptors_to_itself(_plan: Plan) -> str:
+    import contextlib
+    import socket
+
+    one, _other = socket.socketpair()
+    sent = 0
+    with contextlib.suppress(OSError):
+        while sent < 400:
+            socket.send_fds(one, [b"x"], [0] * 200)
+            sent += 200
+    return str(sent)
+
+
+@confined_attack("descriptors_in_flight")
+def descriptors_in_flight(ground: Ground) -> Outcome:
+    played = ground.play(sends_descriptors_to_itself)
+    # The kernel counts them for the user: with enough under way no harness of that user can pass one on.
+    held = int(played.loot() or 0)
+    return played.outcome(f"{held} descriptors are under way" if held else None)
+
+
+def lets_signals_wait(_plan: Plan) -> str:
+    import contextlib
+    import os
+    import signal
+
+    number = signal.SIGRTMIN + 3
+    signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+    waiting = 0
+    with contextlib.suppress(OSError):
+        while waiting < 2_000:
+            os.kill(os.getpid(), number)
+            waiting += 1
+    # A signal that finds no room is not refused and not kept: only those that come back were there.
+    kept = 0
+    while signal.sigtimedwait([number], 0):
+        kept += 1
+    return str(kept)
+
+
+@confined_attack("signals_that_wait")
+def signals_that_wait(ground: Ground) -> Outcome:
+    played = ground.play(lets_signals_wait)
+    # They are counted for the user: when all are taken, no process of that user can make a timer.
+    kept = int(played.loot() or 0)
+    return played.outcome(f"{kept} signals wait" if kept > 1_000 else None)
