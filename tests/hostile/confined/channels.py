@@ -32,7 +32,7 @@ def holds_locks(plan: Plan) -> str:
     for bit, file in enumerate(held):
         if (number | 256) >> bit & 1:
             fcntl.flock(file, fcntl.LOCK_EX)
-    time.sleep(2)
+    time.sleep(3)
     return str(number)
 
 
@@ -55,7 +55,7 @@ def feels_locks(plan: Plan) -> str | None:
     def look() -> int:
         return is_held(now) and sum(is_held(file) << bit for bit, file in enumerate(files))
 
-    number = patiently(look, 1.5)
+    number = patiently(look, 2.5)
     return str(number) if number else None
 
 
@@ -86,7 +86,7 @@ def holds_record_locks(plan: Plan) -> str:
             lambda: lock("/dev/null", os.O_RDWR, fcntl.F_WRLCK),
         ]
     )
-    time.sleep(2)
+    time.sleep(3)
     return str(number)
 
 
@@ -113,7 +113,7 @@ def feels_record_locks(plan: Plan) -> str | None:
     def by_bumping_into_one() -> int:
         return next((number for number in range(1, 256) if is_taken(plan["base"] + number)), 0)
 
-    number = patiently(lambda: first_that_works([by_asking, by_bumping_into_one]), 1.5)
+    number = patiently(lambda: first_that_works([by_asking, by_bumping_into_one]), 2.5)
     return str(number) if number else None
 
 
@@ -138,7 +138,7 @@ def waits_in_places(plan: Plan) -> str:
     def wait(bit: int) -> None:
         place = page + 4 * bit
         value = ctypes.c_int.from_address(place).value
-        end = time.monotonic() + 2
+        end = time.monotonic() + 3
         while time.monotonic() < end:
             limit = (ctypes.c_long * 2)(0, 200_000_000)
             libc.syscall(
@@ -177,7 +177,7 @@ def wakes_who_waits(plan: Plan) -> str | None:
             time.sleep(0.01)
         return number
 
-    number = patiently(look, 1.5)
+    number = patiently(look, 2.5)
     return str(number) if number else None
 
 
