@@ -231,8 +231,9 @@ def verify_whole_log(bench: str) -> dict[str, float]:
 def peak_kib(number: int | None = None) -> int:
     """Return the largest resident size of a process; ru_maxrss would inherit its parent's."""
     with open(f"/proc/{number or 'self'}/status", encoding="ascii") as file:
-        found = next(line for line in file if line.startswith("VmHWM:"))
-    return int(found.split()[1])
+        found = next((line for line in file if line.startswith("VmHWM:")), None)
+    # A zygote that has left, and that its guardian has not yet let go of, has no memory.
+    return 0 if found is None else int(found.split()[1])
 
 
 LARGEST_FILE = 8192
