@@ -48,7 +48,7 @@ def sixty_processes(ground: Ground) -> Outcome:
     return played.outcome(f"there were {peak.processes} processes" if peak.processes >= 60 else None)
 
 
-def starts_four_hundred_threads(_plan: Plan) -> str:
+def starts_four_hundred_threads(plan: Plan) -> str:
     import threading
 
     # The smallest stack, so that the limit of the address space is not in the way.
@@ -62,7 +62,7 @@ def starts_four_hundred_threads(_plan: Plan) -> str:
             started += 1
     except RuntimeError:
         pass
-    end.wait(0.7)
+    end.wait(plan["seconds"])
     end.set()
     for thread in threads[:started]:
         thread.join()
@@ -72,7 +72,7 @@ def starts_four_hundred_threads(_plan: Plan) -> str:
 @confined_attack("four_hundred_threads")
 def four_hundred_threads(ground: Ground) -> Outcome:
     with census() as peak:
-        played = ground.play(starts_four_hundred_threads)
+        played = ground.play(starts_four_hundred_threads, {"seconds": 0.7})
     return played.outcome(f"one rubric had {peak.threads} threads" if peak.threads >= 400 else None)
 
 
@@ -136,26 +136,6 @@ def memory_in_files_without_a_name(ground: Ground) -> Outcome:
     return played.outcome("half a gigabyte is held that no limit of memory counts" if much else None)
 
 
-def takes_every_thread(_plan: Plan) -> str:
-    import threading
-
-    threading.stack_size(32 << 10)
-    end = threading.Event()
-    threads = [threading.Thread(target=end.wait, args=(5,)) for _ in range(400)]
-    started = 0
-    try:
-        for thread in threads:
-            thread.start()
-            started += 1
-    except RuntimeError:
-        pass
-    end.wait(2)
-    end.set()
-    for thread in threads[:started]:
-        thread.join()
-    return str(started)
-
-
 def needs_some_threads(_plan: Plan) -> str:
     import threading
     import time
@@ -174,7 +154,7 @@ def needs_some_threads(_plan: Plan) -> str:
 
 @confined_attack("threads_of_a_sibling")
 def threads_of_a_sibling(ground: Ground) -> Outcome:
-    played = ground.play_together(takes_every_thread, needs_some_threads)
+    played = ground.play_together(starts_four_hundred_threads, needs_some_threads, {"seconds": 2})
     harm = None if played.loot("other") == "120" else f"the case beside it failed: {played.refusal('other')}"
     return played.outcome(harm, "one")
 

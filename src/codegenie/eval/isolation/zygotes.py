@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codegenie.eval.errors import EvalError, HarnessFailure, IsolationUnavailable
+from codegenie.eval.isolation.confinement.layout import ROOM
 from codegenie.eval.isolation.policy import confined_limits, rubric_environment, rubric_limits
 from codegenie.eval.keepers import KeeperSettings, start_program
 from codegenie.eval.limits import LIMITS
@@ -20,7 +21,6 @@ from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.processes import Handle, Keeper, real_interpreter
 
 _PROGRAM = Path(__file__).parent / "confinement" / "guardian.py"
-_ROOM = "/box/case"
 _DOCTOR = "run `codegenie eval doctor` for what is missing on this machine"
 
 
@@ -154,7 +154,7 @@ class Guardian:
         self._has_made_one = False
 
     def _started(self) -> tuple[Handle, socket.socket]:
-        process, connection = start_program(self._program, rubric_environment(_ROOM))
+        process, connection = start_program(self._program, rubric_environment(ROOM))
         with suppress(ConnectionError):  # who is gone already is found out by the first request
             connection.sendall(self._settings)
         connection.setblocking(False)  # noqa: FBT003 - the standard library's signature

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from codegenie.eval.isolation.confinement import landlock, layout, namespaces, syscalls
@@ -23,7 +24,7 @@ def tie_to_parent(parent: int) -> None:
         raise syscalls.Refused(3, "the parent is gone")
 
 
-class Lockdown:
+class Lockdown(ABC):
     """What every confined process of one zygote has in common, made once."""
 
     fork_flags = 0
@@ -41,9 +42,9 @@ class Lockdown:
             if name.startswith("RLIMIT_")
         }
 
+    @abstractmethod
     def confine(self, room: int) -> None:
         """Enter the room and give everything up, in a copy of the zygote that has one thread."""
-        raise NotImplementedError
 
     def _limit(self) -> None:
         for which, (soft, hard) in self._limits.items():
