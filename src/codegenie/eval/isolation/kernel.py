@@ -134,9 +134,8 @@ def _of_every_class(machine: Machine, isolation_class: IsolationClass) -> list[s
         )
     if machine.landlock_problem == "disabled":
         found.append(
-            "Landlock is built in and was not started: add it to the list with"
-            " `sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&lsm=landlock,"
-            "lockdown,yama,integrity,apparmor,bpf /' /etc/default/grub && sudo update-grub`, and start again"
+            "Landlock is built into this kernel, which was started without it: use a machine where"
+            " `cat /sys/kernel/security/lsm` names landlock"
         )
     elif machine.landlock_abi is None and machine.container:
         found.append(
@@ -145,8 +144,8 @@ def _of_every_class(machine: Machine, isolation_class: IsolationClass) -> list[s
         )
     elif (machine.landlock_abi or 0) < least_landlock_abi:
         found.append(
-            f"Landlock of kernel {machine.kernel} is too old or absent; {oldest} has what is needed:"
-            " on Debian `sudo apt install -t bookworm-backports linux-image-amd64`, and start it"
+            f"Landlock of kernel {machine.kernel} is too old or absent: use a machine where `uname -r` says"
+            f" {oldest} or later"
         )
     return found
 
