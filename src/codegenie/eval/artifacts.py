@@ -9,6 +9,7 @@ from blake3 import blake3
 
 from codegenie.eval.errors import ChainTamperDetected, HarnessFailure
 from codegenie.eval.files import UnsafeTree, read_whole_file, replace_file, sync_path
+from codegenie.eval.folders import make_folder
 
 _LARGEST = 64 * 1024 * 1024
 
@@ -35,7 +36,7 @@ class ArtifactStore:
                 return digest
         path = self.path(digest)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             # Not made durable one by one, which would cost 0.3 ms each: the finish does it for all.
             replace_file(path, content, durable=False)
         except OSError as error:

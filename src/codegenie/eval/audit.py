@@ -31,6 +31,7 @@ from codegenie.eval.audit_chain import (
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.evidence import LogRecord, record_pieces
 from codegenie.eval.files import UnsafeTree, read_whole_file, replace_file, sync_path, written_beside
+from codegenie.eval.folders import make_folder
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import Record
 from codegenie.eval.ports import Clock
@@ -49,7 +50,7 @@ class AuditLog:
     def append(self, body: Record, run_id: str, trials: Iterable[bytes] = ()) -> str:
         """Write one record durably and return its hash; `trials` are those of a finish, each spelled."""
         with _typed_failure("write", self.directory):
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_folder(self.directory)
             with self._locked(fcntl.LOCK_EX):
                 link = self._end()
                 if link.count >= MOST_RECORDS:

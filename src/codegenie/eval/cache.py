@@ -21,6 +21,7 @@ from codegenie.eval.canonical import canonical_json, digest_fields
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure
 from codegenie.eval.files import UnsafeTree, read_whole_file, replace_file
+from codegenie.eval.folders import make_folder
 
 Kind = Literal["outputs", "scores"]
 
@@ -84,7 +85,7 @@ class OutcomeStore:
         body = _head(place, decided_by) + value + b"}"
         path = Path(self._file(kind, place, decided_by))
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             replace_file(path, body + b"\n" + blake3(body).hexdigest().encode(), durable=False)
         except (IsADirectoryError, NotADirectoryError, FileExistsError):
             # Something else stands in its place: a damaged entry, and no reason to lose a measurement.

@@ -25,6 +25,7 @@ from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure
 from codegenie.eval.evidence import TrialEvidence
 from codegenie.eval.files import UnsafeTree, read_descriptor, sync_path
+from codegenie.eval.folders import make_folder
 
 _SCHEMA = "codegenie.eval.journal/1"
 _CHECK = 16
@@ -171,7 +172,7 @@ def start_journal(directory: Path, run_id: str, start: str) -> Journal:
     """Create and lock the journal of a new run; `start` is the digest of what decides it."""
     path = directory / run_id
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _cannot_write(error, directory) from None
