@@ -136,7 +136,7 @@ MANIFESTS = [
     _digests("of another function", _entry(f"sha256:{'0' * 64}"), "not blake3:<64 hex digits>"),
     _digests("that are a mapping", _entry("{blake3: x}"), "not blake3:<64 hex digits>"),
     _digests("that are a list", written(DIGESTS, f"- {CASE}\n"), "is not a mapping"),
-    _digests("that are empty", written(DIGESTS, ""), "the file is empty"),
+    _digests("that are empty", written(DIGESTS, ""), "has no entry"),
     _digests("that are no YAML", written(DIGESTS, "{"), "not YAML"),
     _digests("with an anchor", _entry(f"&a blake3:{'0' * 64}"), "anchors and aliases"),
     _digests("of 9 MB of commas", written(DIGESTS, "[" + "a," * 4_500_000), "more than the 262144"),

@@ -11,6 +11,7 @@ from codegenie.eval.bench_grammar import (
     CaseHead,
     check_reviewable,
     inspect_case,
+    pycache_hint,
     read_breakdown_keys,
     read_digests,
     read_registration,
@@ -101,7 +102,8 @@ def task_class_names(bench_root: BenchRoot) -> tuple[str, ...]:
             )
         try:
             listed = [name for name in os.listdir(root) if not name.startswith(".")]
-            names += [name for name in listed if os.path.isdir(root / name)]
+            # Python may have left its own directory here, which could be no task class.
+            names += [name for name in listed if name != "__pycache__" and os.path.isdir(root / name)]
         except OSError as error:
             raise TaskClassNotFound(
                 f"the bench root cannot be listed: {error.strerror}", where=str(root)
@@ -178,7 +180,7 @@ def entry_problems(kinds: Mapping[str, str]) -> Iterator[tuple[str, BenchInvalid
     for name, kind in sorted(kinds.items()):
         if CLASS_ENTRIES.get(name) != kind:
             problem = f"the bench holds {name!a} ({kind}), which is not part of a bench"
-            hint = "remove it; further modules of the rubric belong in rubric_lib/"
+            hint = pycache_hint(name) or "remove it; further modules of the rubric belong in rubric_lib/"
             yield name, BenchInvalid(problem, hint=hint)
 
 
@@ -222,7 +224,7 @@ def case_entry_problems(kinds: Mapping[str, str]) -> Iterator[tuple[str, BenchIn
         if kind != "directory":
             yield name, BenchInvalid(f"{name!a} lies among the cases and is no directory")
         elif not re.fullmatch(IDENTIFIER_PATTERN, name):
-            hint = "ids match [a-z0-9][a-z0-9_-]{0,63}"
+            hint = pycache_hint(name) or "ids match [a-z0-9][a-z0-9_-]{0,63}"
             yield name, BenchCaseLoadError(f"{name!a} is not a case id", hint=hint)
     if not kinds:
         yield "", BenchInvalid("the bench has no case", hint="a bench without cases measures nothing")
@@ -304,6 +306,8 @@ class CaseTree:
     input_digest: str
     head: bytes
     size: int
+    hint: str | None = None
+    """Where something in it comes from that no author put there."""
 
 
 def read_case_tree(cases: Path, case_id: str) -> CaseTree:
@@ -320,6 +324,7 @@ def scan_case_tree(
     """Hash a case that may lack its head; `seen` is shown each file, `refused` decides about what is none."""
     hasher, given = TreeHasher("case.v1"), TreeHasher("input.v1")
     head: bytes | None = None
+    hint: str | None = None
     size = 0
     try:
         for found in walk_files(f"{cases}/{case_id}", LIMITS.case_tree, refused):
@@ -331,15 +336,16 @@ def scan_case_tree(
             content = _feed(found, hashers, whole=seen is not None)
             head = content if found.path == "case.toml" else head
             size += found.size
+            hint = hint or pycache_hint(found.path)
             if seen is not None:
                 seen(found, content)
     except UnsafeTree as unsafe:
         raise BenchCaseLoadError(
             f"case {case_id!r}: {unsafe}",
             where=f"{cases}/{case_id}",
-            hint="a case is regular files and directories",
+            hint=pycache_hint(unsafe.path) or "a case is regular files and directories",
         ) from None
-    return None if head is None else CaseTree(hasher.hexdigest(), given.hexdigest(), head, size)
+    return None if head is None else CaseTree(hasher.hexdigest(), given.hexdigest(), head, size, hint)
 
 
 def _feed(found: FoundFile, hashers: tuple[TreeHasher, ...], *, whole: bool) -> bytes:
@@ -358,7 +364,9 @@ def _load_case(
 ) -> BenchCase:
     (ids, expected), (cases, tree) = known, read
     if tree.digest != expected:
-        raise BenchCaseDigestMismatch(case_id, expected, tree.digest)
+        mismatch = BenchCaseDigestMismatch(case_id, expected, tree.digest)
+        mismatch.hint = tree.hint or mismatch.hint
+        raise mismatch
     head = CaseHead(tree.head, tree.digest, tree.input_digest)
     try:
         case = inspect_case(head, task_class, case_id, ids).or_refuse()

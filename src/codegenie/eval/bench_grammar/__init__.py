@@ -11,7 +11,12 @@ from codegenie.eval.bench_grammar.python_files import (
     read_breakdown_keys,
     read_registration,
 )
-from codegenie.eval.bench_grammar.source import COMPILED_CODE, check_reviewable, foreign_encoding
+from codegenie.eval.bench_grammar.source import (
+    COMPILED_CODE,
+    check_reviewable,
+    foreign_encoding,
+    pycache_hint,
+)
 from codegenie.eval.bench_grammar.yaml_files import (
     digest_lines,
     inspect_digests,
@@ -33,6 +38,7 @@ __all__ = [
     "inspect_digests",
     "inspect_registration",
     "inspect_taxonomy",
+    "pycache_hint",
     "read_breakdown_keys",
     "read_digests",
     "read_registration",

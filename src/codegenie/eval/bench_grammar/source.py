@@ -17,6 +17,16 @@ _INTEGER_BITS = 64
 COMPILED_CODE = re.compile(r"(^|/)__pycache__/|\.(pyc|pyo|so|pyd|dylib)$")
 
 
+def pycache_hint(path: str) -> str | None:
+    """Say where a `__pycache__` on this path comes from and what to do, since its owner did not make it."""
+    if "__pycache__" not in path.split("/"):
+        return None
+    return (
+        "Python makes __pycache__ when it imports or compiles the files beside it: remove the directory, and"
+        " start Python with -B or with PYTHONDONTWRITEBYTECODE=1"
+    )
+
+
 def foreign_encoding(text: str) -> str | None:
     """Return the encoding that a Python file declares, if it is another than the one it is reviewed in."""
     for line in _LINE_END.split(text, 2)[:2]:
@@ -32,7 +42,9 @@ def check_reviewable(path: str, content: bytes) -> None:
     In UTF-7 a comment can hold a line end, and behind it code that only Python sees.
     """
     if COMPILED_CODE.search(path):
-        raise BenchInvalid("is compiled code, which nobody can review; remove it", where=path)
+        raise BenchInvalid(
+            "is compiled code, which nobody can review; remove it", where=path, hint=pycache_hint(path)
+        )
     encoding = foreign_encoding(content.decode("latin-1")) if path.endswith(".py") else None
     if encoding:
         raise BenchInvalid(f"declares the encoding {quoted(encoding)}", where=path, hint="write it as UTF-8")

@@ -16,6 +16,7 @@ from codegenie.eval.models import (
 )
 
 _NOTHING = ("~", "null", "Null", "NULL")  # other readers of YAML take these for a missing value
+_EMPTY_LINES = {b"", b"---", b"{}", b"[]"}
 _DIGEST = r"blake3:([0-9a-f]{64})"
 _DIGEST_LINE = re.compile(rf"([a-z0-9][a-z0-9_-]{{0,63}}): {_DIGEST}")
 
@@ -131,6 +132,9 @@ def digest_lines(raw: bytes) -> dict[str, int]:
 
 
 def _digest_entries(raw: bytes) -> tuple[dict[str, object], dict[str, int]]:
+    # A list without an entry, as an author begins with, is a list: every case then lacks its entry.
+    if all(line.partition(b"#")[0].strip() in _EMPTY_LINES for line in raw.splitlines()):
+        return {}, {}
     try:
         document, lines = decode_yaml_with_lines(raw)
     except DecodingRefused as refusal:

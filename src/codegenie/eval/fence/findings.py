@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from codegenie.eval.bench_grammar import Problem
+from codegenie.eval.bench_grammar import Problem, pycache_hint
 from codegenie.eval.fence.rules import RULES, Level
 from codegenie.eval.files import UnsafeTree
 from codegenie.eval.limits import LIMITS
@@ -86,7 +86,8 @@ class Notes:
     def add_unsafe(self, unsafe: UnsafeTree, folder: str, rule_id: str = "F003") -> None:
         """Note an entry that will not be opened."""
         path = "/".join(filter(None, (folder, unsafe.path.rstrip("/"))))
-        self.add(rule_id, path, f"{unsafe.path or folder or 'the directory'} {unsafe.problem}")
+        message = f"{unsafe.path or folder or 'the directory'} {unsafe.problem}"
+        self.add(rule_id, path, message, pycache_hint(unsafe.path))
 
     def total(self) -> int:
         """Return how much was found so far, listed or only counted."""

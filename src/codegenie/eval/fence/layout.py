@@ -5,7 +5,7 @@ import re
 import stat
 from collections.abc import Mapping
 
-from codegenie.eval.bench_grammar import COMPILED_CODE
+from codegenie.eval.bench_grammar import COMPILED_CODE, pycache_hint
 from codegenie.eval.fence.findings import Notes, shown_name
 from codegenie.eval.loader import entry_problems
 
@@ -39,7 +39,7 @@ def inspect_entries(notes: Notes, kinds: Mapping[str, str]) -> None:
             notes.add("F003", shown_name(name), f"{name!a} is a link, a pipe or a device")
         else:
             rule = "F004" if _TOOL_FILES.fullmatch(name) else "F002"
-            notes.add(rule, shown_name(name), problem.message)
+            notes.add(rule, shown_name(name), problem.message, pycache_hint(name))
     if "README.md" not in kinds:
         notes.add(
             "F001", "", "the bench has no README.md", "say what it measures and how it could be cheated"
@@ -54,9 +54,8 @@ def inspect_root(notes: Notes, kinds: Mapping[str, str]) -> None:
                 "F003", shown_name(name), f"{name!a} is a link, a pipe or a device, and is not looked into"
             )
         elif _TOOL_FILES.fullmatch(name):
-            notes.add(
-                "F004", shown_name(name), f"{name!a} lies among the task classes and acts on all of them"
-            )
+            message = f"{name!a} lies among the task classes and acts on all of them"
+            notes.add("F004", shown_name(name), message, pycache_hint(name))
 
 
 def inspect_case_path(notes: Notes, path: str) -> bool:
@@ -71,7 +70,7 @@ def inspect_accidents(notes: Notes, paths: list[str]) -> None:
     """Warn once for a whole class about the files that tools would run by accident."""
     if paths:
         more = f"; {len(paths)} such files in all" if len(paths) > 1 else ""
-        notes.add("F005", paths[0], f"is run by a tool that comes across it{more}")
+        notes.add("F005", paths[0], f"is run by a tool that comes across it{more}", pycache_hint(paths[0]))
 
 
 def inspect_bits(notes: Notes, directory: int, name: str, path: str) -> bool:

@@ -13,6 +13,7 @@ from codegenie.eval.bench_grammar import (
     inspect_breakdown_keys,
     inspect_registration,
     inspect_taxonomy,
+    pycache_hint,
 )
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.fence.cases import NO_CASES, CaseInspector, SeenCases
@@ -189,7 +190,7 @@ class _ClassInspector:
             for found in walk_files(library, LIMITS.rubric_tree, refused):
                 path = f"rubric_lib/{found.path}"
                 if COMPILED_CODE.search(path):
-                    self._notes.add("F007", path, "is compiled code")
+                    self._notes.add("F007", path, "is compiled code", pycache_hint(path))
                     continue
                 if found.executable:
                     self._notes.add("F006", path, "is marked as executable")

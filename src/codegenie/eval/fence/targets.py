@@ -125,7 +125,9 @@ def _root(path: Path, here: str) -> Target:
 
 
 def _classes_of(root: Target, here: str) -> Iterator[Target]:
-    names = [name for name, kind in root.kinds.items() if kind == "directory" and not name.startswith(".")]
+    directories = [name for name, kind in root.kinds.items() if kind == "directory"]
+    # What Python left beside the classes could be no class; it is found as what lies there.
+    names = [name for name in directories if not name.startswith(".") and name != "__pycache__"]
     if not any(_is_marked(root.directory / name) for name in names):
         raise TaskClassNotFound(
             "there is no task class", where=str(root.directory), hint="name a bench root or a task class"
