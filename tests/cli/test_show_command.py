@@ -50,9 +50,9 @@ def test_a_run_is_shown_by_id_by_a_beginning_of_it_and_as_the_latest(desk: Desk)
 
 def test_a_run_from_the_store_is_shown_as_one(desk: Desk) -> None:
     versioned = ("--sut-version", "another")
-    assert "come from the store" not in desk.run("right", *versioned).out
+    assert "from the store" not in desk.run("right", *versioned).out
     again = desk.run("right", *versioned).out
-    reused = f"{UNITS} of {UNITS} outputs come from the store"
+    reused = f"{UNITS} of {UNITS} outputs from the store"
 
     assert reused in again
     assert reused in desk.ask("show", "latest").out

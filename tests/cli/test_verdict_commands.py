@@ -307,7 +307,7 @@ def test_run_says_how_many_units_are_missing_and_which_cases_block(desk: Desk) -
     text = desk.run("wrong", "--bench-root", "other").out
 
     assert "next tier\nbronze           insufficient for built-class · python:agents:wrong · run " in text
-    assert "  2 more units are needed before any result can certify 0.8\n" in text
+    assert "  no result can certify 0.8 without 2 more units\n" in text
     assert "  12 blocked cases: c00, c01, c02, c03, c04, c05, c06, c07, c08, c09 and 2 more\n" in text
 
 

@@ -108,8 +108,8 @@ def test_a_rule_with_many_findings_buries_no_other(tmp_path: Path) -> None:
 
     assert counted == {"F030": 101, "F002": 101, "F070": 1}
     assert [one.message for one in findings if "not listed" in one.message] == [
-        "50 more findings of this rule are not listed",
-        "400 more findings of this rule are not listed",
+        "not listed: 50 more findings of this rule",
+        "not listed: 400 more findings of this rule",
     ]
 
 
@@ -142,7 +142,7 @@ def test_tiers_ask_for_held_out_cases_and_units(tmp_path: Path) -> None:
         ("F042", "warning", 11),
     ]
     assert findings[0].message == "declares gold, silver with 2 held-out cases; 5 are needed"
-    assert findings[1].message == "6 units certify 0.606 at best; gold usually needs 0.9"
+    assert findings[1].message == "the most that 6 units can certify is 0.606; gold usually needs 0.9"
 
 
 def test_a_case_that_cannot_be_read_is_not_held_against_its_class_twice(tmp_path: Path) -> None:

@@ -150,9 +150,7 @@ def test_an_incomplete_and_partial_report_says_so_in_its_first_line() -> None:
 def test_outputs_from_the_store_are_counted_where_there_are_any() -> None:
     report = report_of({"one": BenchScore(passed=False, score=0.0)}, trials=3)
 
-    assert "reused           2 of 3 outputs come from the store; --no-cache asks again" in render_report(
-        report, 2
-    )
+    assert "reused           2 of 3 outputs from the store; --no-cache asks again" in render_report(report, 2)
     assert not any("store" in line for line in render_report(report))
 
 

@@ -28,6 +28,7 @@ from codegenie.eval.evidence import (
 from codegenie.eval.files import UnsafeTree, read_whole_file
 from codegenie.eval.history import History, RunEntry
 from codegenie.eval.ports import Clock
+from codegenie.eval.wording import counted
 
 # Runs that reuse outcomes share artefacts; of more than this many it is cheaper to read one again.
 _REMEMBERED = 100_000
@@ -91,7 +92,8 @@ class VerifiedLog:
         ids = [run_id for run_id in runs if run and run_id.startswith(run)]
         if len(ids) != 1:
             known = f"{len(ids)} runs begin with it" if ids else "the log does not know it"
-            raise NotMeasured(f"there is no one run {run!a}: {known}", where=str(self.directory))
+            hint = "`codegenie eval run` makes one, and --out names another log"
+            raise NotMeasured(f"there is no one run {run!a}: {known}", where=str(self.directory), hint=hint)
         return runs[ids[0]]
 
     def artifact(self, trial: TrialEvidence, name: str) -> bytes | None:
@@ -118,7 +120,8 @@ class VerifiedLog:
     def _losses(self) -> Iterator[str]:
         for run in self.history.runs.values():
             if run.lost_trials:
-                yield f"run {run.run_id} was resumed without {run.lost_trials} trials that it had measured"
+                lost = counted(run.lost_trials, "trial")
+                yield f"run {run.run_id} was resumed without {lost} that it had measured"
 
     def _check_artifacts(self, store: ArtifactStore, record: FinishedRecord, seen: set[str]) -> None:
         for digest in artifact_digests(record.body):
@@ -150,8 +153,8 @@ class _Times:
     def notes(self) -> Iterator[str]:
         """Say how many records are dated before an earlier one, and which is the first."""
         if self._back:
-            first, count = record_name(self._back[0]), len(self._back)
-            yield f"the clock went back: from {first} on, {count} records are dated before an earlier one"
+            first, dated = record_name(self._back[0]), counted(len(self._back), "record")
+            yield f"the clock went back: from {first} on, {dated} with a date before an earlier one"
 
 
 def artifact_digests(finished: RunFinished) -> Iterator[str]:

@@ -18,6 +18,7 @@ from codegenie.eval.history import Look
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, BenchRunReport, Record, Severity, SutBoundary
 from codegenie.eval.tiers import ISOLATION_ORDER, TierPolicy
+from codegenie.eval.wording import counted
 
 # The level of `lower_bound_95`, which a perfect run has to reach as well, whatever the policy allows.
 _HEADLINE_ALPHA = 0.05
@@ -170,13 +171,17 @@ class PromotionGate:
         started, report = evidence.started, evidence.report
         if not report.complete:
             yield _reason(
-                "incomplete", f"{report.infrastructure_fault_count} planned cases were not measured"
+                "incomplete",
+                f"it did not measure {counted(report.infrastructure_fault_count, 'planned case')}",
             )
         if not _countable(report):
-            yield _reason("inconsistent", f"{report.units_passed} of {report.units} units cannot have passed")
+            yield _reason(
+                "inconsistent", f"{report.units_passed} of {counted(report.units, 'unit')} cannot have passed"
+            )
         if report.selection.kind != "all":
             yield _reason(
-                "partial", f"it ran {len(report.per_case)} of {report.selection.available_cases} cases"
+                "partial",
+                f"it ran {len(report.per_case)} of {counted(report.selection.available_cases, 'case')}",
             )
         if report.sut_boundary == "in-process":
             yield _reason("in_process", "the system under test ran inside the harness's own process")
@@ -207,8 +212,8 @@ class PromotionGate:
         if not measured:
             yield _reason(
                 "reused",
-                f"{evidence.look.reused} outputs come from a store, and no run asked the agent for all of"
-                " them; --no-cache does",
+                f"{counted(evidence.look.reused, 'output')} from a store, and no run asked the agent for all;"
+                " --no-cache does",
             )
         newest = max(measured or looks, key=lambda look: look.started_at)
         last = max(newest.started_at, newest.ended_at)
@@ -218,7 +223,9 @@ class PromotionGate:
         age = (now - newest.started_at).days
         if not age <= self._policy.maximum_age_days:
             yield _reason(
-                "too_old", f"it was measured {age} days ago; {self._policy.maximum_age_days} are allowed"
+                "too_old",
+                f"it was measured {counted(age, 'day')} ago;"
+                f" the policy allows {self._policy.maximum_age_days}",
             )
 
     def _tier(self, evidence: Evidence, tier: str) -> Iterator[str]:
@@ -230,13 +237,16 @@ class PromotionGate:
         held_out = sum(case.curation_class == "held-out" for case in started.cases)
         if not held_out >= self._policy.minimum_held_out[tier]:
             yield _reason(
-                "held_out", f"{held_out} held-out cases; {tier} needs {self._policy.minimum_held_out[tier]}"
+                "held_out",
+                f"{counted(held_out, 'held-out case')}; {tier} needs {self._policy.minimum_held_out[tier]}",
             )
         minimum = started.min_cases_for_promotion.get(tier)
         if minimum is None:
             yield _reason("tier_not_declared", f"the bench does not declare the tier {tier}")
         elif not report.passed_count >= minimum:
-            yield _reason("min_cases", f"{report.passed_count} cases passed; the bench asks for {minimum}")
+            yield _reason(
+                "min_cases", f"{counted(report.passed_count, 'case')} passed; the bench asks for {minimum}"
+            )
 
     def _bounds(self, evidence: Evidence, threshold: float, certified: float) -> Iterator[str]:
         """Ask what the numbers certify, of this run and of every other look at the same candidate."""
@@ -291,7 +301,7 @@ def _too_few(report: BenchRunReport, threshold: float, needed: int | None) -> It
     elif not report.units >= needed:
         yield _reason(
             "too_few_units",
-            f"{report.units} units; no result of fewer than {needed} can certify {threshold}",
+            f"{counted(report.units, 'unit')}; no result of fewer than {needed} can certify {threshold}",
         )
 
 

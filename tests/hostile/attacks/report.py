@@ -280,7 +280,7 @@ def from_the_store(room: Path, *arguments: str) -> Outcome:
     write_bench(room / "bench")
     reusing = [part for part in RUN if part != "--no-cache"]
     ask(room, *reusing, "--cache", "cache")
-    word = "1 of 1 outputs come from the store"
+    word = "1 of 1 output from the store"
     return says(
         room, word, *reusing, "--cache", "cache", *arguments, harm="a run that asked nobody looks measured"
     )

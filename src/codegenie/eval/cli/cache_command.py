@@ -9,6 +9,7 @@ from codegenie.eval.cache import OutcomeStore
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import cache_option, json_option
 from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.wording import counted
 
 
 @click.group("cache")
@@ -36,4 +37,4 @@ def prune(cache: str, days: float, as_json: bool) -> None:
     if as_json:
         say_json("codegenie.eval.cache/1", {"removed": removed, "kept": kept})
     else:
-        say([f"removed {removed} outcomes, kept {kept}"])
+        say([f"removed {counted(removed, 'outcome')}, kept {kept}"])

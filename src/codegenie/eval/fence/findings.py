@@ -8,6 +8,7 @@ from codegenie.eval.fence.rules import RULES, Level
 from codegenie.eval.files import UnsafeTree
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.sanitising import one_line, printable
+from codegenie.eval.wording import counted
 
 _MESSAGE_CHARACTERS = 400
 
@@ -99,7 +100,7 @@ class Notes:
         listed = sorted(self._findings, key=lambda one: (one.path, one.line or 0, one.column or 0, one.rule))
         more = [
             self._finding(
-                rule_id, Spot(""), f"{count - most} more findings of this rule are not listed", None
+                rule_id, Spot(""), f"not listed: {counted(count - most, 'more finding')} of this rule", None
             )
             for rule_id, count in sorted(self._count.items())
             if count > most

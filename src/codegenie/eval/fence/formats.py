@@ -14,6 +14,7 @@ from codegenie.eval.canonical import digest_json
 from codegenie.eval.fence.findings import Finding
 from codegenie.eval.fence.linting import FenceReport
 from codegenie.eval.fence.rules import RULES, Rule
+from codegenie.eval.wording import counted
 
 _SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -40,13 +41,9 @@ def summary(report: FenceReport) -> str:
     """Say in one line how much was found, and in how much."""
     errors = sum(finding.severity == "error" for finding in report.findings)
     warnings = len(report.findings) - errors
-    found = f"{_number(errors, 'error')}, {_number(warnings, 'warning')}" if report.findings else "clean"
-    classes = _number(len(report.classes), "task class", "es")
-    return f"{found}: {classes}, {_number(report.case_count, 'case')}"
-
-
-def _number(count: int, what: str, plural: str = "s") -> str:
-    return f"{count} {what}{'' if count == 1 else plural}"
+    found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}" if report.findings else "clean"
+    classes = counted(len(report.classes), "task class", "es")
+    return f"{found}: {classes}, {counted(report.case_count, 'case')}"
 
 
 def json_document(report: FenceReport, fixed: Sequence[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from codegenie.eval.fence.findings import Notes, Spot
 from codegenie.eval.models import BenchCase
 from codegenie.eval.reporting.terminal import floor3
 from codegenie.eval.tiers import DEFAULT_HELD_OUT, DEFAULT_THRESHOLDS
+from codegenie.eval.wording import counted
 
 _LOWEST = next(iter(DEFAULT_THRESHOLDS))
 
@@ -31,7 +32,8 @@ def inspect_tiers(
     held_out = sum(case.curation_class == "held-out" for case in known)
     if declared and held_out + unread < DEFAULT_HELD_OUT:
         message = (
-            f"declares {', '.join(declared)} with {held_out} held-out cases; {DEFAULT_HELD_OUT} are needed"
+            f"declares {', '.join(declared)} with {counted(held_out, 'held-out case')};"
+            f" {DEFAULT_HELD_OUT} are needed"
         )
         notes.add("F041", where, message)
     units = len({case.family for case in known}) + unread
@@ -39,5 +41,5 @@ def inspect_tiers(
         threshold = DEFAULT_THRESHOLDS.get(tier, 0.0)
         bound = clopper_pearson_lower(units, units)
         if bound < threshold:
-            message = f"{units} units certify {floor3(bound)} at best; {tier} usually needs {threshold:g}"
-            notes.add("F042", where, message)
+            best = f"the most that {counted(units, 'unit')} can certify is {floor3(bound)}"
+            notes.add("F042", where, f"{best}; {tier} usually needs {threshold:g}")

@@ -11,6 +11,7 @@ from codegenie.eval.bench_grammar import foreign_encoding
 from codegenie.eval.fence.credentials import find_credentials
 from codegenie.eval.fence.findings import Notes, Spot
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.wording import counted
 
 _PLAIN_BYTES = bytes([*range(0x20, 0x7F), 0x09, 0x0A, 0x0D])
 _LONE_RETURN = re.compile(r"\r(?!\n)")
@@ -80,7 +81,11 @@ def _inspect_characters(notes: Notes, path: str, text: str) -> None:
         message = f"holds U+{ord(char):04X} {name}{_often(text.count(char))}"
         notes.add("F070", _spot(path, text, text.index(char)), message)
     if len(hidden) > _NAMED_CHARACTERS:
-        notes.add("F070", path, f"holds {len(hidden) - _NAMED_CHARACTERS} more kinds of invisible characters")
+        notes.add(
+            "F070",
+            path,
+            f"holds {counted(len(hidden) - _NAMED_CHARACTERS, 'more kind')} of invisible characters",
+        )
     marks = "".join(char for char in set(text) if unicodedata.combining(char))
     if marks and (run := re.search(f"[{re.escape(marks)}]{{{_MARKS_IN_A_ROW + 1}}}", text)):
         message = f"holds more than {_MARKS_IN_A_ROW} combining marks in a row"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from decimal import ROUND_FLOOR, Decimal
 
 from codegenie.eval.models import BenchRunReport, BenchScore, Severity
+from codegenie.eval.wording import counted
 
 _SHOWN = 20
 _REASONS = 3
@@ -23,40 +24,41 @@ def render_report(report: BenchRunReport, reused: int = 0) -> list[str]:
         *_headline(report, reused),
         *_section("blocked", blocked),
         *_section("not passed", missed),
-        f"passed           {report.passed_count} of {len(report.per_case)} cases",
+        f"passed           {report.passed_count} of {counted(len(report.per_case), 'case')}",
     ]
 
 
 def _headline(report: BenchRunReport, reused: int) -> Iterator[str]:
     state = "complete" if report.complete else "INCOMPLETE"
     if report.selection.kind == "partial":
-        state += f", PARTIAL ({len(report.per_case)} of {report.selection.available_cases} cases)"
+        state += f", PARTIAL ({len(report.per_case)} of {counted(report.selection.available_cases, 'case')})"
     yield f"{report.task_class} · {report.sut.spec} · run {report.run_id} · {state}"
     status = (
         "" if report.lower_bound_95_status == "ok" else f" ({report.lower_bound_95_status}: certified value)"
     )
     yield f"lower bound 95 % {floor3(report.lower_bound_95)} BCa{status}"
     gaffke = report.gaffke_lower_95
-    units = f"{report.units_passed} of {report.units} units passed"
+    units = f"{report.units_passed} of {counted(report.units, 'unit')} passed"
     also = "" if gaffke is None else f" · Gaffke {floor3(gaffke)} on unit means"
     yield f"certified 95 %   {floor3(report.certified_lower_95)} on {units}{also}"
     yield f"mean             {floor3(report.mean_score)} ± {report.score_stddev:.3f}"
     yield (
-        f"verdicts         {report.scored_count} scored · {report.sut_fault_count} SUT faults · "
-        f"{report.bench_fault_count} bench faults · {report.infrastructure_fault_count} not measured"
+        f"verdicts         {report.scored_count} scored · {counted(report.sut_fault_count, 'SUT fault')} · "
+        f"{counted(report.bench_fault_count, 'bench fault')} · "
+        f"{report.infrastructure_fault_count} not measured"
     )
     cost = "unknown" if report.total_cost_usd is None else f"{report.total_cost_usd:.2f} USD"
     yield f"how              rubrics in {report.isolation_class} · SUT {report.sut_boundary} · cost {cost}"
     if reused:
         # Without it a run that asked nobody looks like one that measured (threats UI-11).
-        outputs = len(report.per_case) * report.trials
-        yield f"reused           {reused} of {outputs} outputs come from the store; --no-cache asks again"
+        outputs = counted(len(report.per_case) * report.trials, "output")
+        yield f"reused           {reused} of {outputs} from the store; --no-cache asks again"
 
 
 def _section(title: str, cases: list[tuple[str, BenchScore]]) -> Iterator[str]:
     if not cases:
         return
-    yield f"{title:16} {len(cases)} cases"
+    yield f"{title:16} {counted(len(cases), 'case')}"
     for case_id, score in cases[:_SHOWN]:
         yield f"  {case_id}  {floor3(score.score)}  {_reasons(score)}".rstrip()
     if len(cases) > _SHOWN:

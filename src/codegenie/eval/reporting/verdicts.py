@@ -2,6 +2,7 @@
 
 from codegenie.eval.models import BenchRunReport, Severity
 from codegenie.eval.promotion import PromotionVerdict
+from codegenie.eval.wording import counted
 
 _SHOWN = 10
 
@@ -15,11 +16,12 @@ def render_verdict(verdict: PromotionVerdict) -> list[str]:
     if verdict.looks > 1:
         lines.append(f"  this agent was measured {verdict.looks} times on these cases; every look counts")
     if verdict.resumed:
-        lines.append(f"  taken up again {verdict.resumed} times; what was in flight was measured again")
-    if verdict.runs_elsewhere:
         lines.append(
-            f"  not counted: {verdict.runs_elsewhere} runs of this agent under other names, cases or rubrics"
+            f"  taken up again {counted(verdict.resumed, 'time')}; what was in flight was measured again"
         )
+    if verdict.runs_elsewhere:
+        elsewhere = counted(verdict.runs_elsewhere, "run")
+        lines.append(f"  not counted: {elsewhere} of this agent under other names, cases or rubrics")
     if verdict.verdict == "sufficient":
         lines += _promise(verdict)
     return lines
@@ -40,8 +42,8 @@ def render_missing(verdict: PromotionVerdict, report: BenchRunReport) -> list[st
     lines = []
     needed = verdict.units_needed
     if needed is not None and report.units < needed:
-        more = needed - report.units
-        lines.append(f"  {more} more units are needed before any result can certify {verdict.threshold}")
+        more = counted(needed - report.units, "more unit")
+        lines.append(f"  no result can certify {verdict.threshold} without {more}")
     blocked = [
         case_id
         for case_id, score in report.per_case
@@ -49,5 +51,5 @@ def render_missing(verdict: PromotionVerdict, report: BenchRunReport) -> list[st
     ]
     if blocked:
         rest = f" and {len(blocked) - _SHOWN} more" if len(blocked) > _SHOWN else ""
-        lines.append(f"  {len(blocked)} blocked cases: {', '.join(blocked[:_SHOWN])}{rest}")
+        lines.append(f"  {counted(len(blocked), 'blocked case')}: {', '.join(blocked[:_SHOWN])}{rest}")
     return lines
