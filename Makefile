@@ -1,7 +1,7 @@
 # Every target does its own set-up. A machine needs Python >= 3.11 with venv, and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test mutants check bench lock clean
+.PHONY: help setup setup-dev demo test wheel mutants check bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,7 +28,7 @@ setup: $(VENV)/.stamp-runtime ## make .venv with what a user needs
 
 setup-dev: $(VENV)/.stamp-dev ## ... and with what a developer needs
 
-demo: setup ## run the main job on the embedded bench, offline
+demo: setup ## run the main job on the shipped bench, offline
 	@$(BIN)/codegenie eval demo
 
 test: setup-dev ## run every test; fails under 90 % branch coverage
@@ -37,6 +37,9 @@ test: setup-dev ## run every test; fails under 90 % branch coverage
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 	@$(BIN)/python scripts/check_coverage.py
+
+wheel: setup-dev ## build the wheel, install it as a new user would, and try it
+	@$(BIN)/python scripts/try_wheel.py
 
 mutants: setup-dev ## take each defense away in a copy and see which tests go red
 	@$(BIN)/python scripts/mutants.py

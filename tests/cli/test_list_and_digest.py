@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from codegenie.eval.cli import run_command_line
 from tests.stub_bench import CASE, CASES, NAME, appended, case_of, copy_stub, in_place_of, removed
 
 Capture = pytest.CaptureFixture[str]
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = "dependency-pin  12 cases; minimum bronze 8; shipped with codegenie"
 
 
 @pytest.fixture
@@ -32,9 +35,10 @@ def said(capsys: Capture, *arguments: str) -> tuple[int, list[str]]:
 
 def test_classes_are_listed_with_their_cases_and_minimums(bench: Path, capsys: Capture) -> None:
     assert bench.is_dir()
-    entry = {"name": NAME, "cases": 3, "tiers": {"bronze": 3}, "problem": None}
-    assert asked(capsys, "list") == (0, {"schema": "codegenie.eval.list/1", "task_classes": [entry]})
-    assert said(capsys, "list") == (0, [f"{NAME}  3 cases; minimum bronze 3"])
+    entry = {"name": NAME, "cases": 3, "tiers": {"bronze": 3}, "problem": None, "shipped": False}
+    code, document = asked(capsys, "list")
+    assert (code, document["schema"], document["task_classes"][-1]) == (0, "codegenie.eval.list/1", entry)
+    assert said(capsys, "list") == (0, [SHIPPED, f"{NAME}  3 cases; minimum bronze 3"])
 
 
 def test_a_class_that_does_not_load_is_listed_with_its_problem_beside_the_others(
@@ -49,6 +53,7 @@ def test_a_class_that_does_not_load_is_listed_with_its_problem_beside_the_others
     code, lines = said(capsys, "list")
 
     assert code == 0
+    assert lines.pop(3) == SHIPPED
     assert len(lines) == 4
     assert all(line.isprintable() for line in lines)
     assert lines[0].startswith("a-broken-class  RegistrationInvalid: holds a Import statement")
@@ -61,12 +66,63 @@ def test_a_class_in_two_roots_is_listed_once_with_its_problem(bench: Path, capsy
     copy_stub(bench.parents[1] / "more")
     code, lines = said(capsys, "list", "--bench-root", "bench", "--bench-root", "more")
     assert code == 0
-    assert len(lines) == 1
-    assert "TaskClassAlreadyRegistered" in lines[0]
+    assert lines[0] == SHIPPED
+    assert len(lines) == 2
+    assert "TaskClassAlreadyRegistered" in lines[1]
 
 
 def test_a_root_without_classes_is_no_error(tmp_path: Path, capsys: Capture) -> None:
-    assert said(capsys, "list", "--bench-root", str(tmp_path)) == (0, ["no task class"])
+    assert said(capsys, "list", "--bench-root", str(tmp_path)) == (0, [SHIPPED])
+
+
+def test_what_python_left_among_the_classes_is_none(bench: Path, capsys: Capture) -> None:
+    (bench.parent / "__pycache__").mkdir()
+    assert said(capsys, "list") == (0, [SHIPPED, f"{NAME}  3 cases; minimum bronze 3"])
+
+
+def test_a_root_that_was_named_and_is_not_there_is_refused_and_the_default_may_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said(capsys, "list") == (0, [SHIPPED])
+    assert said(capsys, "digest", "dependency-pin") == (0, ["12 current"])
+    for arguments in (["list"], ["digest", "dependency-pin"]):
+        assert said(capsys, *arguments, "--bench-root", "gone") == (2, [])
+
+
+def test_a_class_of_ones_own_wins_over_a_shipped_one_and_that_is_said(bench: Path, capsys: Capture) -> None:
+    own = bench.parent / "dependency-pin"
+    shutil.copytree(ROOT / "bench" / "dependency-pin", own)
+    assert run_command_line(["eval", "digest", "dependency-pin"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "12 current\n"
+    assert (
+        captured.err == f"codegenie: {own} is used; the task class of this name that codegenie ships is not\n"
+    )
+    assert said(capsys, "list")[1][0] == "dependency-pin  12 cases; minimum bronze 8"
+
+
+def test_the_checkout_does_not_hide_its_own_benches(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.chdir(ROOT)
+    assert run_command_line(["eval", "list"]) == 0
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("dependency-pin  12 cases; minimum bronze 8\n", "")
+
+
+@pytest.mark.parametrize("content", ["", "\n", "# to be written\n", "---\n", "{}\n", "[] # none\n"])
+def test_digests_are_written_over_a_list_without_an_entry(bench: Path, content: str, capsys: Capture) -> None:
+    (bench / "cases/digests.yaml").write_text(content, encoding="utf-8")
+    assert said(capsys, "digest", NAME)[0] == 2
+    code, lines = said(capsys, "digest", NAME, "--write")
+    assert (code, lines[-1]) == (0, "3 missing; cases/digests.yaml is written")
+    assert said(capsys, "digest", NAME) == (0, ["3 current"])
+
+
+@pytest.mark.parametrize("content", ["one two\n", "- a\n", "[1]\n"])
+def test_a_list_that_cannot_be_read_is_not_written_over(bench: Path, content: str, capsys: Capture) -> None:
+    (bench / "cases/digests.yaml").write_text(content, encoding="utf-8")
+    assert said(capsys, "digest", NAME, "--write") == (2, [])
+    assert (bench / "cases/digests.yaml").read_text(encoding="utf-8") == content
 
 
 def test_current_digests_are_current(bench: Path, capsys: Capture) -> None:

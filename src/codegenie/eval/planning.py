@@ -10,6 +10,7 @@ from codegenie.eval.errors import NoCaseMatches, SettingsInvalid
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, RunOptions, RunPlan, Selection, TaskClass
 
+DEFAULT_BENCH_ROOT = "bench"
 DEFAULT_OUT_DIR = ".codegenie/eval/runs"
 # An answer stands in the evidence, in its trial and in the case of several trials; the rest of a trial, which
 # is names, hashes of artefacts, cost and time, takes less than this.

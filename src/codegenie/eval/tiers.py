@@ -20,6 +20,14 @@ _DEFAULT_ISOLATION: tuple[IsolationClass, ...] = ("subprocess", "landlock", "nam
 DEFAULT_THRESHOLDS = {"bronze": 0.5, "silver": 0.8, "gold": 0.9}
 """The usual tiers, lowest first, for whoever looks at a bench without a policy; a policy has no default."""
 
+FIRST_POLICY = f"""\
+# What each tier asks for: the share of units that a run has to certify. A human promotes, by editing
+# current_tiers. docs/reference/gate.md names every setting.
+thresholds: {{{", ".join(f"{tier}: {share}" for tier, share in DEFAULT_THRESHOLDS.items())}}}
+current_tiers: {{}}
+"""
+"""What `codegenie eval tiers --write` begins with."""
+
 DEFAULT_HELD_OUT = 5
 """ADR-0006: five held-out cases is the floor for every tier above the lowest."""
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,9 @@ from codegenie.eval.ports import Clock, RubricRunner
 from codegenie.eval.rescoring import Difference, Rescorer
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.snapshot import CaseSnapshots, run_directory
+
+RootsOf = Callable[[str], BenchRoot]
+"""Says in which bench roots to look for a task class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +94,12 @@ class Verification:
         return missing
 
     def check(
-        self, bench_root: BenchRoot, clock: Clock, expected: str | None, classes: Collection[str] = ()
+        self, roots_of: RootsOf, clock: Clock, expected: str | None, classes: Collection[str] = ()
     ) -> None:
         """Verify the log, and compare the newest run of each class with the bench on disk.
 
         The log is one answer and each bench another: what is wrong with one is kept and stops nothing.
-        Without `classes` every bench of the log is asked.
+        Without `classes` every bench of the log is asked. `roots_of` says where a class lies.
         """
         if expected is not None and not re.fullmatch(r"[0-9a-f]{64}", expected):
             raise SettingsInvalid(
@@ -108,20 +111,22 @@ class Verification:
             expect_head(self.log, expected)
         if not self.log.hashes:
             raise NotMeasured(
-                "there is no log to verify", where=str(self.log.directory), hint="name it with --out"
+                "there is no log to verify",
+                where=str(self.log.directory),
+                hint="`codegenie eval run` makes one; --out names another",
             )
         for name in classes:
             if name not in self._classes():
                 raise NotMeasured(f"the log holds no run of {name!a}", where=str(self.log.directory))
         for name in sorted(classes or self._classes()):
-            self._check_bench(name, bench_root)
+            self._check_bench(name, roots_of)
 
     def _classes(self) -> set[str]:
         return {entry.task_class for entry in self.log.history.runs.values()}
 
-    def _check_bench(self, name: str, bench_root: BenchRoot) -> None:
+    def _check_bench(self, name: str, roots_of: RootsOf) -> None:
         try:
-            task_class = load_task_class(name, bench_root=bench_root)
+            task_class = load_task_class(name, bench_root=roots_of(name))
             cases, _ = load_cases(task_class, lambda _case_id: True)
         except TaskClassNotFound:
             self.benches_missing.append(name)

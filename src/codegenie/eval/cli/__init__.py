@@ -24,14 +24,15 @@ _COMMANDS: Mapping[str, str] = MappingProxyType(
         "run": "Run a task class against a system under test and report.",
         "verify": "Recompute everything that a log or a bundle claims.",
         "promote-verdict": "Say whether the log proves a tier. A human promotes.",
+        "tiers": "Show the promotion policy, or write a first one.",
         "show": "Show a run, or what one case of it left behind.",
         "export": "Pack one run into a file that a third party can verify.",
         "digest": "Compare or write the digests of a task class's cases.",
         "fence": "Look for what is wrong in benches, without running any of it.",
-        "list": "List the task classes of the bench roots.",
+        "list": "List the task classes there are, the shipped ones too.",
         "doctor": "Prove every class of isolation here, and say what is missing.",
         "cache": "Look after the outcome store.",
-        "demo": "Run the embedded bench and show what is refused.",
+        "demo": "Run the shipped bench and show what is refused.",
     }
 )
 _INTERRUPTED = 130

@@ -1,7 +1,6 @@
-"""`codegenie eval demo`: the embedded bench, honest runs first, then what is refused. Offline, no key."""
+"""`codegenie eval demo`: the shipped bench, honest runs first, then what is refused. Offline, no key."""
 
 import asyncio
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from typing import Any
 import click
 
 from codegenie.eval.audit_chain import record_name
+from codegenie.eval.cli.ending import ended_in_order
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.run_command import record_until_signal
 from codegenie.eval.cli.settings import json_option
-from codegenie.eval.errors import HarnessFailure, IntegrityError
+from codegenie.eval.errors import IntegrityError
 from codegenie.eval.gating import Gatekeeper, load_policy
 from codegenie.eval.inspection import verify_log
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
@@ -22,22 +22,13 @@ from codegenie.eval.promotion import PromotionVerdict
 from codegenie.eval.reporting.terminal import floor3, render_report
 from codegenie.eval.reporting.verdicts import render_verdict
 from codegenie.eval.runner import Runner, SystemClock
+from codegenie.eval.shipped import write_shipped
 from codegenie.eval.suts.specs import SutRequest, open_sut
-from codegenie.eval.tiers import TierPolicy
+from codegenie.eval.tiers import FIRST_POLICY, TierPolicy
 
 _TASK_CLASS = "dependency-pin"
 _TIER = "bronze"
-_POLICY = "thresholds: {bronze: 0.5, silver: 0.8, gold: 0.9}\n"
 _TOUCHED_CASE = "requests-2-31-0"
-
-
-def embedded_benches() -> Path:
-    """Return where the shipped benches lie: in the wheel, or beside the sources of a checkout."""
-    package = Path(__file__).parents[1]
-    for place in (package / "_bench", package.parents[2] / "bench"):
-        if (place / _TASK_CLASS).is_dir():
-            return place
-    raise HarnessFailure("the embedded bench is missing", where=str(package), hint="install codegenie again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +73,8 @@ class _Stage:
 
 def _set(directory: Path) -> _Stage:
     tiers = directory / "trust-tiers.yaml"
-    tiers.write_text(_POLICY, encoding="utf-8")
-    shutil.copytree(embedded_benches(), directory / "bench")
+    tiers.write_text(FIRST_POLICY, encoding="utf-8")
+    write_shipped(directory / "bench")
     policy = load_policy(tiers)
     if policy is None:
         raise RuntimeError("the demo lost its own policy")
@@ -105,15 +96,16 @@ def _refusal(file: Path, up_to: bytes, check: Callable[[], object]) -> Integrity
 @click.command("demo")
 @json_option
 def command(as_json: bool) -> None:
-    """Run the embedded bench, judge the runs, and show what is refused."""
+    """Run the shipped bench, judge the runs, and show what is refused."""
     show = (lambda _lines: None) if as_json else say
-    with tempfile.TemporaryDirectory(prefix="codegenie-demo-") as temporary:
+    with ended_in_order(), tempfile.TemporaryDirectory(prefix="codegenie-demo-") as temporary:
         stage = _set(Path(temporary))
         show(["1. An agent that knows every answer: what the bench can show at best.", ""])
         oracle, best = stage.run("oracle")
         certified = floor3(oracle.certified_lower_95)
         show([*render_report(oracle), *render_verdict(best)])
-        show([f"   Perfect, and still no 1.0: {oracle.units} units certify {certified}.", ""])
+        proved = f"{oracle.units} units certify {certified}. More would need more cases."
+        show([f"   Perfect, and still no 1.0: {proved}", ""])
         show(["2. An agent that does nothing: what the bench gives away.", ""])
         null, worst = stage.run("null")
         show([*render_report(null), *render_verdict(worst), ""])
@@ -123,9 +115,7 @@ def command(as_json: bool) -> None:
         show(["4. One byte of the log is changed: the mean of the first run.", ""])
         record = stage.refused_record()
         show([f"   exit {record.exit_code}: {record.message}", ""])
-        # Where there is no bench/ of one's own, the command has to say where this one lies.
-        where = "" if Path("bench", _TASK_CLASS).is_dir() else f" --bench-root {embedded_benches()}"
-        show([f"Next: codegenie eval run {_TASK_CLASS} --sut python:your_module:your_agent{where}"])
+        show([f"Next: codegenie eval run {_TASK_CLASS} --sut python:your_module:your_agent"])
     if as_json:
         document: dict[str, Any] = {
             "oracle": oracle.model_dump(mode="json"),

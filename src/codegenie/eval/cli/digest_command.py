@@ -6,10 +6,17 @@ from collections.abc import Sequence
 
 import click
 
+from codegenie.eval.cli.ending import benches_until_signal
 from codegenie.eval.cli.settings import bench_root_option, json_option
 from codegenie.eval.digests import CaseDigest, digest_statuses, write_digests
-from codegenie.eval.errors import BenchCaseDigestMismatch, DigestManifestInvalid, HarnessFailure
+from codegenie.eval.errors import (
+    BenchCaseDigestMismatch,
+    DigestManifestInvalid,
+    HarnessFailure,
+    SettingsInvalid,
+)
 from codegenie.eval.loader import load_task_class
+from codegenie.eval.shipped import Benches
 
 _STALE, _INCOMPLETE = BenchCaseDigestMismatch.exit_code, DigestManifestInvalid.exit_code
 
@@ -24,18 +31,29 @@ def command(task_class: str, bench_root: Sequence[str], write: bool, as_json: bo
 
     Exits with 0 when all are current, 3 when one is stale, 2 when one is missing or extra.
     """
-    loaded = load_task_class(task_class, bench_root=bench_root)
+    with benches_until_signal(bench_root) as benches:
+        statuses = _statuses(task_class, benches, write=write)
+    _show(statuses, written=write, as_json=as_json)
+    found = {entry.status for entry in statuses}
+    if write or found <= {"current"}:
+        return 0
+    return _STALE if "stale" in found else _INCOMPLETE
+
+
+def _statuses(task_class: str, benches: Benches, *, write: bool) -> tuple[CaseDigest, ...]:
+    if write and benches.is_shipped(task_class):
+        raise SettingsInvalid(
+            f"{task_class!r} is shipped with codegenie, and its digests are not written",
+            hint="--write is for a bench of your own; --bench-root says where it lies",
+        )
+    loaded = load_task_class(task_class, bench_root=benches.roots_of(task_class))
     statuses = digest_statuses(loaded)
     if write:
         try:
             write_digests(loaded, statuses)
         except OSError as error:
             raise HarnessFailure(f"cannot write the digests: {error}") from None
-    _show(statuses, written=write, as_json=as_json)
-    found = {entry.status for entry in statuses}
-    if write or found <= {"current"}:
-        return 0
-    return _STALE if "stale" in found else _INCOMPLETE
+    return statuses
 
 
 def _show(statuses: Sequence[CaseDigest], *, written: bool, as_json: bool) -> None:

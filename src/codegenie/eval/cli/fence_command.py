@@ -1,6 +1,7 @@
 """`codegenie eval fence`: what is wrong in benches, found without running any of them."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import click
 
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import configured_bench_roots, json_option
-from codegenie.eval.errors import SettingsInvalid
+from codegenie.eval.errors import SettingsInvalid, TaskClassNotFound
 from codegenie.eval.fence import RULES, FenceReport, fix_classes, inspect_paths
 from codegenie.eval.fence.formats import (
     github_lines,
@@ -19,6 +20,7 @@ from codegenie.eval.fence.formats import (
     sarif_document,
 )
 from codegenie.eval.fence.targets import class_around
+from codegenie.eval.planning import DEFAULT_BENCH_ROOT
 from codegenie.eval.sanitising import printable
 
 _FOUND = 1
@@ -60,7 +62,14 @@ def _default_paths() -> Sequence[str]:
             "the working directory lies in a task class, and no file of one configures anything",
             hint="name a PATH, or go to the directory above the bench root",
         )
-    return configured_bench_roots()
+    roots = configured_bench_roots()
+    if roots == [DEFAULT_BENCH_ROOT] and not os.path.lexists(DEFAULT_BENCH_ROOT):
+        raise TaskClassNotFound(
+            f"there is no {DEFAULT_BENCH_ROOT}/ to look at",
+            where=os.getcwd(),
+            hint="name a PATH; what codegenie ships was looked at before it was shipped",
+        )
+    return roots
 
 
 def _explain(rule_id: str, *, as_json: bool) -> int:

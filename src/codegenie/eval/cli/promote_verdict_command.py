@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from codegenie.eval.cli.ending import log_until_signal
+from codegenie.eval.cli.ending import benches_until_signal, log_until_signal
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import (
     bench_root_option,
@@ -47,15 +47,20 @@ def command(
     """
     policy = load_policy(Path(tiers))
     if policy is None:
-        raise TierConfigInvalid("there is no policy file", where=tiers, hint="name one with --tiers")
-    with log_until_signal(Path(out)) as directory:
+        raise TierConfigInvalid(
+            "there is no policy file",
+            where=tiers,
+            hint="`codegenie eval tiers --write` makes one; a run counts from then on",
+        )
+    with log_until_signal(Path(out)) as directory, benches_until_signal(bench_root) as benches:
         log = verify_log(directory, SystemClock())
         if expected is not None:
             expect_head(log, expected)
         entry = _chosen(log, task_class, run_id)
         # A bench that does not hold is a broken claim (exit 3 or 2), not a weak one.
-        bench_on_disk(task_class, bench_root)
-        verdict = Gatekeeper(log, policy, bench_root, SystemClock()).judge(entry, tier)
+        roots = benches.roots_of(task_class)
+        bench_on_disk(task_class, roots)
+        verdict = Gatekeeper(log, policy, roots, SystemClock()).judge(entry, tier)
     if as_json:
         say_json("codegenie.eval.verdict/1", verdict.model_dump(mode="json"))
     else:

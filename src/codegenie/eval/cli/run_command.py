@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from codegenie.eval.cli.ending import benches_until_signal
 from codegenie.eval.cli.progress import progress_for
 from codegenie.eval.cli.settings import (
     Given,
@@ -130,16 +131,17 @@ def command(
         fresh=fresh,
         policy_digest=None if policy is None else policy.digest,
     )
-    plan = Runner().plan(
-        task_class_name=task_class,
-        bench_root=bench_root,
-        out_dir=out,
-        case_filter=any_of(globs),
-        options=options,
-    )
-    sut = open_sut(SutRequest(sut_spec, sut_version, tuple(sut_env)), plan)
-    recorded, signal_code = asyncio.run(record_until_signal(plan, sut, quiet=quiet, verbose=verbose))
-    verdict = _verdict(recorded, plan, policy, bench_root)
+    with benches_until_signal(bench_root) as benches:
+        plan = Runner().plan(
+            task_class_name=task_class,
+            bench_root=benches.roots_of(task_class),
+            out_dir=out,
+            case_filter=any_of(globs),
+            options=options,
+        )
+        sut = open_sut(SutRequest(sut_spec, sut_version, tuple(sut_env)), plan)
+        recorded, signal_code = asyncio.run(record_until_signal(plan, sut, quiet=quiet, verbose=verbose))
+        verdict = _verdict(recorded, plan, policy)
     if as_json:
         click.echo(json.dumps(_document(recorded, verdict), indent=2))
     else:
@@ -147,15 +149,14 @@ def command(
     return signal_code or (0 if recorded.report.complete else _NOT_MEASURED)
 
 
-def _verdict(
-    recorded: RecordedRun, plan: RunPlan, policy: TierPolicy | None, bench_root: Sequence[str]
-) -> PromotionVerdict | None:
+def _verdict(recorded: RecordedRun, plan: RunPlan, policy: TierPolicy | None) -> PromotionVerdict | None:
     """Ask the gate about the next tier, from the log and not from what is in memory."""
     tier = None if policy is None else policy.next_tier(plan.task_class.name)
     if policy is None or tier is None or recorded.chain_head is None:
         return None
     log = verify_log(plan.out_dir, SystemClock(), artifacts=False)
     entry = log.find(recorded.report.run_id)
+    bench_root = plan.task_class.directory.parent
     return Gatekeeper(log, policy, bench_root, SystemClock()).judge(entry, tier)
 
 
@@ -209,9 +210,16 @@ async def record_until_signal(
     def explain(text: str) -> None:
         click.echo(text, err=True)
 
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number in _SIGNALS:
         loop.add_signal_handler(number, end, number)
-    with progress_for(len(plan.cases) * plan.options.trials, quiet=quiet) as progress:
-        runner = Runner(progress=progress, explain=explain if verbose else None)
-        recorded = await runner.record(plan, system_under_test=sut, stop=stop)
+    try:
+        with progress_for(len(plan.cases) * plan.options.trials, quiet=quiet) as progress:
+            runner = Runner(progress=progress, explain=explain if verbose else None)
+            recorded = await runner.record(plan, system_under_test=sut, stop=stop)
+    finally:
+        # The loop would leave SIGTERM to the system, which ends us with our directories still there.
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
     return recorded, received[0] if received else 0

@@ -13,7 +13,7 @@ import click
 
 from codegenie.eval.errors import SettingsInvalid
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.planning import DEFAULT_OUT_DIR
+from codegenie.eval.planning import DEFAULT_BENCH_ROOT, DEFAULT_OUT_DIR
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -153,8 +153,8 @@ def bench_root_option(function: F) -> F:
         "bench_root",
         type=Given(),
         multiple=True,
-        default=["bench"],
-        show_default="bench",
+        default=[DEFAULT_BENCH_ROOT],
+        show_default=DEFAULT_BENCH_ROOT,
         envvar="CODEGENIE_EVAL_BENCH_ROOT",
         metavar="DIR",
         help="Where task classes lie; may be given more than once.",
@@ -166,7 +166,7 @@ def configured_bench_roots() -> list[str]:
     variable = os.environ.get("CODEGENIE_EVAL_BENCH_ROOT")
     if variable:
         return variable.split(os.pathsep)
-    roots: list[str] = file_settings().get("bench_root", ["bench"])
+    roots: list[str] = file_settings().get("bench_root", [DEFAULT_BENCH_ROOT])
     return roots
 
 

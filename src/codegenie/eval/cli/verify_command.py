@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from codegenie.eval.audit_chain import record_name
-from codegenie.eval.cli.ending import log_until_signal
+from codegenie.eval.cli.ending import benches_until_signal, log_until_signal
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import bench_root_option, expect_head_option, json_option, out_option
 from codegenie.eval.errors import IntegrityError
@@ -18,6 +18,7 @@ from codegenie.eval.inspection import VerifiedLog
 from codegenie.eval.runner import SystemClock
 from codegenie.eval.sanitising import printable
 from codegenie.eval.verification import Verification
+from codegenie.eval.wording import counted
 
 
 @click.command("verify")
@@ -41,9 +42,9 @@ def command(
 
     Exits with 3 and names the first thing that does not hold, and with 4 if there is no log.
     """
-    with log_until_signal(Path(out)) as directory:
+    with log_until_signal(Path(out)) as directory, benches_until_signal(bench_root) as benches:
         verification = Verification(VerifiedLog(directory))
-        asked = partial(verification.check, bench_root, SystemClock(), expected, classes)
+        asked = partial(verification.check, benches.roots_of, SystemClock(), expected, classes)
         problem = _problem(verification, asked, again=again)
     document = _facts(verification) | problem
     if as_json:
@@ -96,8 +97,9 @@ def _facts(verification: Verification) -> dict[str, Any]:
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
-    counts = (
-        f"{document['records']} records, {document['runs']} runs, {document['artifacts_checked']} artefacts"
+    counts = ", ".join(
+        counted(document[key], what)
+        for key, what in (("records", "record"), ("runs", "run"), ("artifacts_checked", "artefact"))
     )
     if document["ok"]:
         lines = [f"verified      {counts}"]
@@ -129,9 +131,10 @@ def _lines(document: dict[str, Any]) -> list[str]:
         for difference in document["differences"]
     ]
     if document["rescored"]:
-        lines.append(f"rescored      {document['rescored']} outputs")
+        lines.append(f"rescored      {counted(document['rescored'], 'output')}")
     if document["not_rescored"]:
-        lines.append(f"not rescored  {document['not_rescored']} outputs: gone, redacted, or of another bench")
+        outputs = counted(document["not_rescored"], "output")
+        lines.append(f"not rescored  {outputs}: gone, redacted, or of another bench")
     lines += [f"note          {note}" for note in document["notes"]]
     if document["not_checked"]:
         lines.append(f"not checked   {', '.join(document['not_checked'])}")
