@@ -7,13 +7,15 @@ import runpy
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codegenie.eval.evidence import REQUIRED_PROBES, IsolationProof
+from codegenie.eval.evidence import IsolationProof
 from codegenie.eval.isolation import proof as proving
 from codegenie.eval.isolation.canaries import Canaries, planted
 from codegenie.eval.isolation.launching import Streams, Watch
+from codegenie.eval.isolation.outside import seen_from_outside
 from codegenie.eval.isolation.proof import OPEN_PROBES, Outside, Planter, prove
 from codegenie.eval.isolation.unconfined import Unconfined
 from codegenie.eval.models import IsolationClass
@@ -24,7 +26,7 @@ CLASSES: tuple[IsolationClass, ...] = ("landlock", "namespace")
 PROBE_PROGRAM = Path(proving.__file__).with_name("probe.py")
 PROBE = runpy.run_path(str(PROBE_PROGRAM), run_name="read")
 TRIED = frozenset({*PROBE["TRIES"], *PROBE["LAST_TRIES"], PROBE["SHELL"]})
-OUTSIDE = frozenset(name for name in REQUIRED_PROBES["namespace"] if name.startswith("outside-"))
+OUTSIDE = frozenset(seen_from_outside(os.getpid()))
 Deed = Callable[[dict[str, Any]], object]
 WELL = ProcessEnd(exit_code=0)
 
@@ -136,34 +138,54 @@ def without_file(field: str) -> Planter:
             if next(plants):
                 request[field] = f"{directory}/gone"
             raw = json.dumps(request).encode() + b"\n"
-            yield Canaries(raw, canaries.listeners, canaries.witnesses, canaries.memory)
+            yield replace(canaries, request=raw)
 
     return plant
 
 
-def _called(family: int, kind: int, address: Any) -> None:  # noqa: ANN401 - as the family has it
+def _called(family: int, kind: int, address: Any, word: str) -> None:  # noqa: ANN401 - as the family has it
     with socket.socket(family, kind) as line:
         line.connect(address)
-        line.send(b"x")
+        line.send(word.encode())
 
 
-def _path_called(want: dict[str, Any]) -> None:
+def _by_tcp(want: dict[str, Any], word: str) -> None:
+    _called(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", want["tcp_port"]), word)
+
+
+def _by_udp(want: dict[str, Any], word: str) -> None:
+    _called(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", want["udp_port"]), word)
+
+
+def _by_path(want: dict[str, Any], word: str) -> None:
     # By its directory: the path of a test may be longer than an address.
     directory = os.open(os.path.dirname(want["unix_socket"]), os.O_RDONLY)
     try:
         name = os.path.basename(want["unix_socket"])
-        _called(socket.AF_UNIX, socket.SOCK_STREAM, f"/proc/self/fd/{directory}/{name}")
+        _called(socket.AF_UNIX, socket.SOCK_STREAM, f"/proc/self/fd/{directory}/{name}", word)
     finally:
         os.close(directory)
 
 
+def _by_abstract_name(want: dict[str, Any], word: str) -> None:
+    _called(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{want['abstract_socket']}", word)
+
+
+CALLS: dict[str, Callable[[dict[str, Any], str], None]] = {
+    "tcp-connect": _by_tcp,
+    "udp-send": _by_udp,
+    "unix-socket": _by_path,
+    "abstract-socket": _by_abstract_name,
+}
+"""How each listener is called, with a word to say."""
+
+
+def _with_the_word(name: str) -> Deed:
+    return lambda want: CALLS[name](want, want["words"][name])
+
+
 DEEDS: dict[str, Deed] = {
-    "tcp-connect": lambda want: _called(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", want["tcp_port"])),
-    "udp-send": lambda want: _called(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", want["udp_port"])),
-    "unix-socket": _path_called,
-    "abstract-socket": lambda want: _called(
-        socket.AF_UNIX, socket.SOCK_STREAM, f"\0{want['abstract_socket']}"
-    ),
+    **{name: _with_the_word(name) for name in CALLS},
     "write-run-directory": lambda want: Path(want["written_file"]).touch(),
     "chmod-outside": lambda want: os.chmod(want["touched_file"], 0o640),
     "utime-outside": lambda want: os.utime(want["touched_file"], (1, 1)),

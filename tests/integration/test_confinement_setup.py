@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.errors import HarnessFailure, IsolationUnavailable
+from codegenie.eval.errors import HarnessFailure, IsolationUnavailable, NotMeasured
 from codegenie.eval.isolation import zygotes
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
@@ -67,7 +67,7 @@ def test_a_step_that_fails_in_the_copy_is_told_and_nothing_has_run(
             async with a_launcher(isolation_class, spawn) as launcher:
                 with launcher.room([("rubric.py", source.encode())]) as room:
                     streams = (stdout.fileno(), stdout.fileno(), stdout.fileno())
-                    with pytest.raises(IsolationUnavailable, match="OSError: made to fail"):
+                    with pytest.raises(HarnessFailure, match="OSError: made to fail"):
                         await launcher.launch(room, streams, 20)
             stdout.seek(0)
             return stdout.read()
@@ -94,13 +94,13 @@ STEPS_OF_A_ZYGOTE: dict[str, tuple[tuple[IsolationClass, ...], str, str]] = {
 @pytest.mark.parametrize(
     ("isolation_class", "step"), [(each, step) for step, row in STEPS_OF_A_ZYGOTE.items() for each in row[0]]
 )
-def test_a_step_that_fails_in_the_zygote_means_that_the_class_is_not_there(
+def test_a_step_that_fails_in_the_zygote_is_told_and_nothing_is_left(
     isolation_class: IsolationClass, step: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _, file, line = STEPS_OF_A_ZYGOTE[step]
     failing(monkeypatch, tmp_path, file, line)
 
-    with pytest.raises(IsolationUnavailable, match="OSError: made to fail"):
+    with pytest.raises(HarnessFailure, match="OSError: made to fail"):
         run_confined(isolation_class, "")
     assert seconds_until(lambda: not started_from(tmp_path)) is not None
 
@@ -140,9 +140,8 @@ def test_a_guardian_or_a_zygote_that_dies_or_hangs_at_its_start_leaves_nothing(
     use_edited_guardian(monkeypatch, tmp_path, ("guardian.py", where, f"{margin}{what}{where}"))
     monkeypatch.setattr(zygotes, "LIMITS", replace(LIMITS, zygote_seconds=1.0 if what == HANG else 20.0))
 
-    # Who dies does so every time; who hangs may have been held up by somebody, and that lowers no class.
-    refusal = HarnessFailure if what == HANG else IsolationUnavailable
-    with pytest.raises(refusal, match=r"no answer in time|it ended by itself|Errno"):
+    # Whoever it was that held it up or ended it: that lowers no class.
+    with pytest.raises(HarnessFailure, match=r"no answer in time|it ended by itself|Errno"):
         run_confined(isolation_class, "")
     assert seconds_until(lambda: not started_from(tmp_path)) is not None
 
@@ -168,8 +167,24 @@ def test_a_copy_whose_zygote_is_gone_before_it_could_be_tied_to_it_does_not_go_o
         "            tie_to_parent(self._number + 1)\n",
     )
     use_edited_guardian(monkeypatch, tmp_path, gone)
-    with pytest.raises(IsolationUnavailable, match="the parent is gone"):
+    with pytest.raises(HarnessFailure, match="the parent is gone"):
         run_confined(isolation_class, "")
+
+
+ANSWERS = {"ENOSYS": True, "EPERM": True, "EACCES": True, "EINVAL": True, "EOPNOTSUPP": True, "ENODEV": True}
+ANSWERS |= dict.fromkeys(["ENOSPC", "EDQUOT", "EFBIG", "ENOMEM", "EAGAIN", "EMFILE", "ENOENT", "EIO"], False)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_only_an_answer_that_means_that_the_kernel_lacks_something_says_so_of_the_class(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    line = "        os.fchdir(room)\n"
+    answer = f"        import errno; raise OSError(errno.{name}, 'made to fail')\n"
+    use_edited_guardian(monkeypatch, tmp_path, ("lockdown.py", line, answer + line))
+
+    with pytest.raises(IsolationUnavailable if ANSWERS[name] else HarnessFailure, match="made to fail"):
+        run_confined("landlock", "")
 
 
 @each_class
@@ -182,7 +197,7 @@ def test_a_fresh_interpreter_that_cannot_be_started_is_told(
         '        os.execv("/nowhere", arguments)',
     )
     use_edited_guardian(monkeypatch, tmp_path, nowhere)
-    with pytest.raises(IsolationUnavailable, match=r"FileNotFoundError|PermissionError"):
+    with pytest.raises(NotMeasured, match=r"FileNotFoundError|PermissionError"):
         run_confined(isolation_class, "", "cold")
 
 

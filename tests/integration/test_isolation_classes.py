@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from codegenie.eval.models import Spawn
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import answered, call, eval_argv
 
+RUN = eval_argv("run", TASK_CLASS, "--sut", "null", "--quiet", "--json")
+BY_NAME = ["--isolation", "subprocess"]
 WITHOUT_NAMESPACES = [sys.executable, str(Path(__file__).parents[1] / "without_namespaces.py")]
 
 
@@ -72,11 +75,11 @@ def test_where_namespaces_are_denied_landlock_is_proved_and_the_remedy_is_told(t
     assert subprocess["proved"]
 
 
-def test_where_landlock_is_denied_too_nothing_is_proved_and_auto_says_so(tmp_path: Path) -> None:
+def test_where_landlock_is_denied_too_nothing_is_proved_and_auto_takes_nothing(tmp_path: Path) -> None:
     said = answered(call([*WITHOUT_NAMESPACES, "--nor-landlock", *eval_argv("doctor", "--json")], tmp_path))
 
     assert [entry["proved"] for entry in said["classes"]] == [False, False, True]
-    assert (said["strongest"], said["probes"], said["machine"]["landlock_abi"]) == ("subprocess", [], None)
+    assert (said["strongest"], said["probes"], said["machine"]["landlock_abi"]) == (None, [], None)
     assert "landlock: version 0" in said["classes"][1]["why_not"]
 
 
@@ -90,11 +93,49 @@ def test_an_isolation_that_cannot_be_proved_is_refused_and_never_lowered(tmp_pat
     assert not (tmp_path / ".codegenie" / "eval" / "runs").exists()
 
 
-@pytest.mark.parametrize("denied", [[], ["--nor-landlock"]], ids=["no namespaces", "nor Landlock"])
-def test_a_run_says_why_it_took_no_stronger_class(denied: list[str], tmp_path: Path) -> None:
+def test_a_run_says_why_it_took_no_stronger_class(tmp_path: Path) -> None:
     write_bench(tmp_path / "bench")
-    run = eval_argv("run", TASK_CLASS, "--sut", "null", "--quiet", "--json")
-    said = answered(call([*WITHOUT_NAMESPACES, *denied, *run], tmp_path))
+    said = answered(call([*WITHOUT_NAMESPACES, *RUN], tmp_path))
 
-    assert said["report"]["isolation_class"] == ("subprocess" if denied else "landlock")
-    assert [note.split("'")[1] for note in said["notes"]] == ["namespace", *(["landlock"] if denied else [])]
+    assert said["report"]["isolation_class"] == "landlock"
+    assert [note.split("'")[1] for note in said["notes"]] == ["namespace"]
+
+
+def test_where_nothing_confines_auto_runs_nothing_and_names_the_flag_that_accepts_it(tmp_path: Path) -> None:
+    write_bench(tmp_path / "bench")
+    done = call([*WITHOUT_NAMESPACES, "--nor-landlock", *RUN], tmp_path)
+    error = answered(done)["error"]
+    accepted = answered(call([*WITHOUT_NAMESPACES, "--nor-landlock", *RUN, *BY_NAME], tmp_path))
+
+    assert (done.returncode, error["type"]) == (4, "IsolationUnavailable")
+    assert "'namespace' cannot be set up" in error["message"]
+    assert "'landlock' cannot be set up" in error["message"]
+    assert " ".join(BY_NAME) in error["hint"]
+    assert accepted["report"]["isolation_class"] == "subprocess"
+
+
+def test_on_another_system_auto_takes_subprocess_and_says_why(tmp_path: Path) -> None:
+    notes: list[str] = []
+    elsewhere = replace(this_machine(), system="Darwin")
+
+    async def ask() -> str:
+        launcher, _ = await strongest_proved("auto", "zygote", tmp_path, notes.append, elsewhere)
+        await launcher.close()
+        return launcher.isolation_class
+
+    assert asyncio.run(ask()) == "subprocess"
+    assert [note.partition(": ")[2] for note in notes] == ["Darwin has neither namespaces nor Landlock"] * 2
+
+
+def test_a_machine_whose_calls_are_not_known_has_no_class_that_confines(tmp_path: Path) -> None:
+    foreign = replace(this_machine(), architecture="riscv64")
+    with pytest.raises(IsolationUnavailable, match="the system calls of riscv64 are not known to us"):
+        asyncio.run(strongest_proved("auto", "zygote", tmp_path, machine=foreign))
+
+
+def test_a_run_without_confinement_is_warned_about_in_the_first_lines_of_its_report(tmp_path: Path) -> None:
+    write_bench(tmp_path / "bench")
+    run = eval_argv("run", TASK_CLASS, "--sut", "null", "--quiet")
+
+    assert call([*run, *BY_NAME], tmp_path).stdout.splitlines()[1].startswith("WARNING ")
+    assert "WARNING" not in call(run, tmp_path).stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.errors import HarnessFailure, IsolationUnavailable
+from codegenie.eval.errors import HarnessFailure, IsolationNotProved, IsolationUnavailable
 from codegenie.eval.evidence import REQUIRED_PROBES
 from codegenie.eval.isolation.canaries import planted
 from codegenie.eval.isolation.kernel import this_machine
@@ -50,7 +50,7 @@ FILES = {
 
 
 def refusal(launcher: Saying | Claiming, directory: Path, **how: object) -> str:
-    with pytest.raises(IsolationUnavailable) as refused:
+    with pytest.raises(IsolationNotProved) as refused:
         asyncio.run(proved_with(launcher, directory, **how))  # type: ignore[arg-type]
     assert refused.value.hint
     # Whatever came of it, nothing of the proof lies there any more.
@@ -98,8 +98,8 @@ def test_a_probe_that_was_not_tried_proves_nothing(name: str, tmp_path: Path) ->
 
 
 def test_what_only_namespaces_hide_may_be_open_in_landlock_and_is_written_down(tmp_path: Path) -> None:
-    answer = {**blocked_answer(), "stat-outside": True, "disk-total": True}
-    proof = asyncio.run(proved_with(Saying("landlock", answer), tmp_path))
+    answer, seen = {**blocked_answer(), "stat-outside": True}, {**all_well(0), "disk-total": False}
+    proof = asyncio.run(proved_with(Saying("landlock", answer), tmp_path, lambda _pid: seen))
 
     assert proof.holds
     assert {probe.name for probe in proof.probes if not probe.blocked} == {"stat-outside", "disk-total"}
@@ -118,14 +118,14 @@ def test_a_launcher_that_confines_nothing_proves_no_class(
 def test_with_a_canary_s_listener_removed_the_class_is_refused(name: str, tmp_path: Path) -> None:
     message = refusal(Saying("namespace"), tmp_path, plant=without_listener(name))
 
-    assert f"without confinement {name!r} is not reached either" in message
+    assert f"its control failed: without confinement {name!r} is not reached either" in message
 
 
 @pytest.mark.parametrize(("name", "field"), FILES.items())
 def test_with_a_canary_s_file_removed_the_class_is_refused(name: str, field: str, tmp_path: Path) -> None:
     message = refusal(Saying("namespace"), tmp_path, plant=without_file(field))
 
-    assert f"without confinement {name!r} is not reached either" in message
+    assert f"its control failed: without confinement {name!r} is not reached either" in message
 
 
 @pytest.mark.parametrize("name", DEEDS)

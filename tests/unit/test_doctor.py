@@ -1,11 +1,14 @@
 """What `doctor` prints: a row for each class, its probes, the machine, and what to do."""
 
+from dataclasses import replace
+
 from codegenie.eval.evidence import REQUIRED_PROBES
 from codegenie.eval.reporting.doctor import ClassFinding, render_doctor, strongest
 from tests.gate_workshop import proof
 
 BARE = ClassFinding("subprocess", proof("subprocess"))
-DENIED = ClassFinding("namespace", None, "'fork' got through", ("do this: `sudo it`", "or that"))
+DENIED = ClassFinding("namespace", None, "no such call", ("do this: `sudo it`", "or that"), lacking=True)
+DISTURBED = ClassFinding("namespace", None, "'fork' got through", ("run again",))
 LANDLOCK = ClassFinding("landlock", proof("landlock"))
 MACHINE = {"kernel": "6.12", "landlock_abi": 7, "seccomp": True, "superuser": False, "container": None}
 
@@ -15,7 +18,7 @@ def test_each_class_has_a_row_that_says_what_came_of_it() -> None:
 
     assert lines[:6] == [
         "class        result",
-        "namespace    not proved: 'fork' got through",
+        "namespace    not proved: no such call",
         f"landlock     proved: {len(REQUIRED_PROBES['landlock'])} probes blocked",
         "subprocess   needs no proof: limits and a private directory, and no confinement",
         "",
@@ -61,7 +64,16 @@ def test_what_is_to_be_done_stands_at_the_end_under_the_name_of_its_class() -> N
     assert "for landlock:" not in lines
 
 
-def test_the_strongest_is_the_first_that_was_proved() -> None:
+def test_auto_takes_the_first_class_that_the_machine_does_not_lack_if_it_was_proved() -> None:
     assert strongest([DENIED, LANDLOCK, BARE]) == "landlock"
     assert strongest([DENIED]) is None
-    assert "auto takes   nothing: no class was proved" in render_doctor([DENIED], {})
+    assert strongest([DISTURBED, LANDLOCK, BARE]) is None
+
+
+def test_auto_takes_nothing_that_has_to_be_asked_for_by_name_and_says_so() -> None:
+    lacking = [DENIED, replace(LANDLOCK, proof=None, lacking=True)]
+    by_name = [*lacking, replace(BARE, by_name_only=True)]
+
+    assert strongest([*lacking, BARE]) == "subprocess"
+    assert strongest(by_name) is None
+    assert any(line.startswith("auto takes   nothing: ") for line in render_doctor(by_name, {}))

@@ -22,7 +22,8 @@ EvalError                                  exit
 │   └── ChainTamperDetected
 ├── NotMeasured                             4   nothing was decided
 │   ├── HarnessFailure                          we could not fork, copy or write
-│   ├── IsolationUnavailable                    the isolation asked for cannot be proved here
+│   │   └── IsolationNotProved                  a proof failed or was disturbed; nothing is lowered for it
+│   ├── IsolationUnavailable                    the kernel lacks the isolation that was asked for
 │   └── IncompleteReportForPromotion
 └── PromotionMustBeHumanAuthorized          1   the gate advises; it never promotes
 
@@ -161,8 +162,12 @@ class HarnessFailure(NotMeasured):
     """We could not start a process, copy a case or write a file."""
 
 
+class IsolationNotProved(HarnessFailure):
+    """The proof of an isolation class failed or was disturbed, for no want of anything in the kernel."""
+
+
 class IsolationUnavailable(NotMeasured):
-    """The isolation class that was asked for cannot be proved on this machine."""
+    """This machine lacks what the isolation class that was asked for is made of."""
 
 
 class IncompleteReportForPromotion(NotMeasured):

@@ -1,11 +1,14 @@
 """What the harness plants for the probe to find, and what of it was found, as the harness itself sees it.
 
-The probe's word alone is not enough: a listener knows who came, and a directory what was written into it.
-Each probe has canaries of its own, so that nobody can be taken for another.
+The probe's word alone is not enough: a listener knows what arrived, and a directory what was written into it.
+Each probe has canaries of its own and a secret word for each listener. Any user of the machine can connect to
+a port, so only a peer that says the word was the probe.
 """
 
 import contextlib
 import ctypes
+import errno
+import hmac
 import json
 import os
 import socket
@@ -16,20 +19,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codegenie.eval.errors import HarnessFailure, IsolationUnavailable
+from codegenie.eval.errors import IsolationNotProved
 from codegenie.eval.files import write_private
-from codegenie.eval.isolation.confinement.syscalls import PASSING
-from codegenie.eval.limits import LIMITS, MIB
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.removal import for_entries, remove_tree
 
-# What a room has beside the probe, and a little more: the probe itself lies there too.
-_DISK_BYTES = LIMITS.scratch_bytes + MIB
-_INODES = LIMITS.scratch_entries + 64
 # A file that everybody may read, whoever they are: what hides it is not a permission.
-_SYSTEM_FILES = ("/etc/passwd", "/etc/hosts", "/etc/os-release")
+_SYSTEM_FILES = ("/etc/passwd", "/etc/hosts", "/etc/os-release", "/proc/version")
 # The kernel takes 107 bytes; a longer path is reached through the descriptor of its directory.
 _UNIX_PATH_CHARACTERS = 100
 _TOUCHED_MODE = 0o600
+# More than can wait at a listener at once, connections as well as datagrams.
+_MOST_CALLERS = 2_048
+_WORD_BYTES = 16
+_REMEDIES = {
+    errno.EADDRNOTAVAIL: "the loopback interface is down or has no address: `ip link set lo up`",
+    errno.ENETUNREACH: "the loopback interface is down or has no address: `ip link set lo up`",
+    errno.ENOSPC: "make room below TMPDIR: its disk, or its table of files, is full",
+    errno.EDQUOT: "make room below TMPDIR: a quota is used up",
+    errno.EFBIG: "a limit on the size of files is in the way: `ulimit -f unlimited`",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +47,17 @@ class Canaries:
 
     request: bytes
     listeners: dict[str, socket.socket]
+    words: dict[str, str]
     witnesses: dict[str, Callable[[], bool]]
     # Held, so that it stays where the request says that it is.
     memory: object
 
     def witnessed(self) -> dict[str, bool]:
         """Say of each canary that has a witness whether it was reached. Ask when the probe has ended."""
-        called = {name: _was_called(listener) for name, listener in self.listeners.items()}
+        called = {
+            name: _heard(listener, self.words[name].encode(), name)
+            for name, listener in self.listeners.items()
+        }
         return called | {name: witness() for name, witness in self.witnesses.items()}
 
 
@@ -55,34 +68,34 @@ def planted(run_directory: Path) -> Iterator[Canaries]:
         try:
             canaries = _plant(held, str(run_directory))
         except OSError as error:
-            if error.errno in PASSING:
-                why = f"the canaries of the proof cannot be planted: {error.strerror}"
-                raise HarnessFailure(why) from None
-            raise IsolationUnavailable(
+            raise IsolationNotProved(
                 f"the canaries of the proof cannot be planted: {error.strerror}",
-                hint="see whether this machine has a loopback interface, and room below TMPDIR",
+                where=error.filename,
+                hint=_REMEDIES.get(error.errno or 0, "see to that, and run again: no weaker class is taken"),
             ) from None
         yield canaries
 
 
 def _plant(held: ExitStack, run_directory: str) -> Canaries:
-    token = os.urandom(16).hex()
-    # Where rooms lie, and named as they are: to a probe this is a sibling's.
-    sibling = f"{run_directory}/rubric-{token[:16]}"
+    token, name = os.urandom(16).hex(), os.urandom(16).hex()
+    # Where rooms lie, and named as they are: to a probe this is a sibling's. Others can see names, in a
+    # directory or in /proc/net/unix, so that nothing is proved by knowing them.
+    sibling = f"{run_directory}/rubric-{name[:16]}"
     os.mkdir(sibling, 0o700)
     held.callback(remove_tree, sibling, for_entries(64))
     private, touched, cut = f"{sibling}/private", f"{sibling}/touched", f"{sibling}/cut"
     for path in (private, touched, cut):
         write_private(path, (token.encode(),))
-    written = f"{run_directory}/written-{token}"
+    written = f"{run_directory}/written-{name}"
     held.callback(_forget, written)
     memory = ctypes.create_string_buffer(token.encode())
     listeners = {
         "tcp-connect": _listener(held, socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
         "udp-send": _listener(held, socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
         "unix-socket": _path_listener(held, f"{sibling}/socket"),
-        "abstract-socket": _listener(held, socket.AF_UNIX, socket.SOCK_STREAM, f"\0codegenie-{token}"),
+        "abstract-socket": _listener(held, socket.AF_UNIX, socket.SOCK_STREAM, f"\0codegenie-{name}"),
     }
+    words = {each: os.urandom(_WORD_BYTES).hex() for each in listeners}
     request = {
         "token": token,
         "private_file": private,
@@ -93,11 +106,12 @@ def _plant(held: ExitStack, run_directory: str) -> Canaries:
         "unix_socket": f"{sibling}/socket",
         "tcp_port": listeners["tcp-connect"].getsockname()[1],
         "udp_port": listeners["udp-send"].getsockname()[1],
-        "abstract_socket": f"codegenie-{token}",
+        "abstract_socket": f"codegenie-{name}",
+        "words": words,
         "run_directory": run_directory,
         "address": ctypes.addressof(memory),
         **_harness(held, token),
-        **_surroundings(token),
+        **_surroundings(name),
     }
     witnesses = {
         "write-run-directory": lambda: os.path.exists(written),
@@ -105,7 +119,7 @@ def _plant(held: ExitStack, run_directory: str) -> Canaries:
         "utime-outside": lambda: os.stat(touched).st_mtime == 1,
         "truncate-outside": lambda: os.stat(cut).st_size == 0,
     }
-    return Canaries(json.dumps(request).encode() + b"\n", listeners, witnesses, memory)
+    return Canaries(json.dumps(request).encode() + b"\n", listeners, words, witnesses, memory)
 
 
 def _harness(held: ExitStack, token: str) -> dict[str, Any]:
@@ -120,7 +134,7 @@ def _harness(held: ExitStack, token: str) -> dict[str, Any]:
     }
 
 
-def _surroundings(token: str) -> dict[str, Any]:
+def _surroundings(name: str) -> dict[str, Any]:
     """Name what is there without us, and the sizes that have to be an end."""
     shared = tempfile.gettempdir()
     there = os.stat(shared)
@@ -128,12 +142,10 @@ def _surroundings(token: str) -> dict[str, Any]:
         "system_file": next(filter(os.path.exists, _SYSTEM_FILES), _SYSTEM_FILES[0]),
         "shared_directory": shared,
         "shared_identity": [there.st_dev, there.st_ino],
-        "shared_name": f"codegenie-eval-proof-{token}",
+        "shared_name": f"codegenie-eval-proof-{name}",
         "hostname": os.uname().nodename,
         "memory_bytes": LIMITS.child_address_space_bytes,
         "file_bytes": LIMITS.child_file_bytes,
-        "disk_bytes": _DISK_BYTES,
-        "inodes": _INODES,
     }
 
 
@@ -157,16 +169,30 @@ def _path_listener(held: ExitStack, path: str) -> socket.socket:
         os.close(directory)
 
 
-def _was_called(listener: socket.socket) -> bool:
-    """Say whether anybody came; what arrived over the loopback is there when its sender has ended."""
-    try:
-        if listener.type == socket.SOCK_DGRAM:
-            listener.recv(64)
-        else:
-            listener.accept()[0].close()
-    except OSError:
-        return False
-    return True
+def _heard(listener: socket.socket, word: bytes, name: str) -> bool:
+    """Say whether somebody came who knows the word; what was sent is there when its sender has ended."""
+    for _ in range(_MOST_CALLERS):
+        try:
+            said = _next_said(listener, len(word))
+        except OSError:
+            return False
+        if hmac.compare_digest(said, word):
+            return True
+    raise IsolationNotProved(
+        f"the proof was disturbed: strangers flood the listener of {name!r}",
+        hint="see who connects to this machine's loopback, and run again: no weaker class is taken",
+    )
+
+
+def _next_said(listener: socket.socket, size: int) -> bytes:
+    """Return what the next caller said; raises where nobody waits."""
+    if listener.type == socket.SOCK_DGRAM:
+        return listener.recv(size)
+    with listener.accept()[0] as caller:
+        caller.setblocking(False)  # noqa: FBT003 - likewise
+        with contextlib.suppress(OSError):
+            return caller.recv(size)
+    return b""
 
 
 def _forget(path: str) -> None:

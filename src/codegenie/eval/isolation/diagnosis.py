@@ -4,7 +4,7 @@ from pathlib import Path
 
 from codegenie.eval.errors import HarnessFailure, IsolationUnavailable
 from codegenie.eval.isolation.kernel import Machine, remedies
-from codegenie.eval.isolation.proof import STRONGEST_FIRST, proved
+from codegenie.eval.isolation.proof import STRONGEST_FIRST, proved, taken_by_auto
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.reporting.doctor import ClassFinding
 
@@ -19,9 +19,11 @@ async def _finding(
 ) -> ClassFinding:
     try:
         launcher, proof = await proved(isolation_class, spawn, run_directory)
-    except (IsolationUnavailable, HarnessFailure) as error:
-        return ClassFinding(
-            isolation_class, why_not=error.message, remedies=remedies(machine, isolation_class)
-        )
+    except IsolationUnavailable as error:
+        advice = remedies(machine, isolation_class)
+        return ClassFinding(isolation_class, why_not=error.message, remedies=advice, lacking=True)
+    except HarnessFailure as error:
+        advice = (error.hint or "run again",)
+        return ClassFinding(isolation_class, why_not=error.message, remedies=advice)
     await launcher.close()
-    return ClassFinding(isolation_class, proof)
+    return ClassFinding(isolation_class, proof, by_name_only=isolation_class not in taken_by_auto(machine))

@@ -70,6 +70,26 @@ def this_machine() -> Machine:
     )
 
 
+def namespaces_are_switched_off() -> bool:
+    """Say whether a kind of namespace is set to none at all: the kernel then says that there is no room."""
+    kinds = ("user", "pid", "mnt", "net", "ipc", "uts")
+    return any(_number(f"user/max_{kind}_namespaces") == 0 for kind in kinds)
+
+
+def proc_is_mounted() -> bool:
+    """Say whether processes can be looked at: set-up and proof both do."""
+    return os.path.exists("/proc/self/status")
+
+
+def lacks(machine: Machine) -> str | None:
+    """Say why no class above `subprocess` can exist here, whatever is tried; None where one may."""
+    if machine.system != "Linux":
+        return f"{machine.system} has neither namespaces nor Landlock"
+    if machine.architecture not in _ARCHITECTURES:
+        return f"the system calls of {machine.architecture} are not known to us"
+    return None
+
+
 def _landlock() -> tuple[int | None, str | None]:
     if sys.platform != "linux":
         return None, "absent"

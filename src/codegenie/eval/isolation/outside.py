@@ -8,6 +8,10 @@ from codegenie.eval.isolation.policy import rubric_limits
 
 _NAMESPACES = {"user": "user", "pid": "pid", "mount": "mnt", "network": "net", "ipc": "ipc", "uts": "uts"}
 _STREAMS = {"0", "1", "2"}
+_ROOM = "/box/case"
+# 64 MiB and 4,096 entries beside the files of the case, which are few and small where the probe is the case.
+_DISK_KIB = 65 * 1024
+_ENTRIES = 4_160
 _SECCOMP_FILTER = "2"
 _LIMITS = {
     "RLIMIT_CPU": "Max cpu time",
@@ -26,7 +30,11 @@ def seen_from_outside(pid: int) -> dict[str, bool]:
     if not status:
         return {}
     held = ("CapInh", "CapPrm", "CapEff", "CapAmb")
+    mounts = _text(pid, "mountinfo")
     found = {
+        # Seen here and not tried by the probe, which may not ask for the size of a disk.
+        "disk-total": 0 < _size_of_room(mounts, "size") <= _DISK_KIB,
+        "disk-inodes": 0 < _size_of_room(mounts, "nr_inodes") <= _ENTRIES,
         "outside-seccomp": status.get("Seccomp") == [_SECCOMP_FILTER]
         and _filters(pid) > _filters(os.getpid()),
         "outside-no-new-privileges": status.get("NoNewPrivs") == ["1"],
@@ -35,7 +43,7 @@ def seen_from_outside(pid: int) -> dict[str, bool]:
         "outside-uid": bool(status.get("Uid")) and "0" not in status["Uid"],
         "outside-descriptors": _has_only_streams(pid),
         "outside-limits": _is_limited(_text(pid, "limits")),
-        "outside-mounts": _can_write_one_place(_text(pid, "mountinfo")),
+        "outside-mounts": _can_write_one_place(mounts),
     }
     return found | {
         f"outside-{name}-namespace": _is_in_another(pid, link) for name, link in _NAMESPACES.items()
@@ -88,6 +96,16 @@ def _can_write_one_place(text: str) -> bool:
         if "ro" not in fields[5].split(",") and not fields[4].startswith("/dev/")
     ]
     return writable == ["tmpfs"] and "proc" not in kinds
+
+
+def _size_of_room(text: str, option: str) -> int:
+    """Return what the private place may hold by this option of its mount, 0 where nothing is said."""
+    for line in text.splitlines():
+        fields = line.split()
+        found = re.search(rf"(?:^|,){option}=(\d+)k?(?:,|$)", fields[-1])
+        if fields[4] == _ROOM and found:
+            return int(found[1])
+    return 0
 
 
 def _has_only_streams(pid: int) -> bool:

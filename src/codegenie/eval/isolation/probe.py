@@ -163,35 +163,39 @@ def _truncate_outside(want: Request) -> bool:
 # The network and other processes.
 
 
-def _send(family: int, kind: int, address: Any) -> bool:  # noqa: ANN401 - as the family has it
+def _said(word: str, family: int, kind: int, address: Any) -> bool:  # noqa: ANN401 - as the family has it
+    """Say a word that only the harness and this probe know."""
     with socket.socket(family, kind) as line:
         line.settimeout(_PATIENCE_SECONDS)
         line.connect(address)
-        return line.send(b"reached") > 0
+        return line.send(word.encode()) > 0
 
 
 def _tcp_connect(want: Request) -> bool:
-    return _send(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", want["tcp_port"]))
+    address = ("127.0.0.1", want["tcp_port"])
+    return _said(want["words"]["tcp-connect"], socket.AF_INET, socket.SOCK_STREAM, address)
 
 
 def _udp_send(want: Request) -> bool:
-    return _send(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", want["udp_port"]))
+    address = ("127.0.0.1", want["udp_port"])
+    return _said(want["words"]["udp-send"], socket.AF_INET, socket.SOCK_DGRAM, address)
 
 
 def _unix_socket(want: Request) -> bool:
-    path = want["unix_socket"]
+    path, word = want["unix_socket"], want["words"]["unix-socket"]
     if len(path) <= _UNIX_PATH_CHARACTERS:
-        return _send(socket.AF_UNIX, socket.SOCK_STREAM, path)
+        return _said(word, socket.AF_UNIX, socket.SOCK_STREAM, path)
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
     try:
         short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
-        return _send(socket.AF_UNIX, socket.SOCK_STREAM, short)
+        return _said(word, socket.AF_UNIX, socket.SOCK_STREAM, short)
     finally:
         os.close(directory)
 
 
 def _abstract_socket(want: Request) -> bool:
-    return _send(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{want['abstract_socket']}")
+    word, address = want["words"]["abstract-socket"], f"\0{want['abstract_socket']}"
+    return _said(word, socket.AF_UNIX, socket.SOCK_STREAM, address)
 
 
 def _netlink_socket(_want: Request) -> bool:
@@ -224,21 +228,6 @@ def _large_file(want: Request) -> bool:
         return os.pwrite(descriptor, b"x", want["file_bytes"]) == 1
     finally:
         os.close(descriptor)
-
-
-def _disk_total(want: Request) -> bool:
-    # Who may not ask cannot show that there is an end.
-    with contextlib.suppress(OSError):
-        disk = os.statvfs(".")
-        return bool(disk.f_blocks * disk.f_frsize > want["disk_bytes"])
-    return True
-
-
-def _disk_inodes(want: Request) -> bool:
-    with contextlib.suppress(OSError):
-        files = os.statvfs(".").f_files
-        return bool(files == 0 or files > want["inodes"])
-    return True
 
 
 def _memfd(_want: Request) -> bool:
@@ -312,7 +301,7 @@ _OF_FILES = _named(_private_file, _sibling_directory, _system_file, _list_root, 
 _OF_FILES |= _named(_write_run_directory, _write_shared_directory)
 _OF_FILES |= _named(_chmod_outside, _utime_outside, _truncate_outside)
 _OF_NETWORK = _named(_tcp_connect, _udp_send, _unix_socket, _abstract_socket, _netlink_socket)
-_OF_SIZE = _named(_fork, _large_allocation, _large_file, _disk_total, _disk_inodes, _memfd, _shared_memory)
+_OF_SIZE = _named(_fork, _large_allocation, _large_file, _memfd, _shared_memory)
 _OF_KERNEL = _named(_keyring, _io_uring, _setns, _hostname, _new_privileges, _capabilities)
 # Descriptors first: no try has opened anything yet.
 TRIES = _named(_descriptors) | _OF_HARNESS | _OF_FILES | _OF_NETWORK | _OF_SIZE | _OF_KERNEL

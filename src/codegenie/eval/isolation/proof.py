@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegenie.eval.decoding import decode_json
-from codegenie.eval.errors import DecodingRefused, HarnessFailure, IsolationUnavailable
+from codegenie.eval.errors import DecodingRefused, HarnessFailure, IsolationNotProved, IsolationUnavailable
 from codegenie.eval.evidence import IsolationProof, ProbeResult
 from codegenie.eval.isolation.canaries import Canaries, planted
-from codegenie.eval.isolation.kernel import this_machine
+from codegenie.eval.isolation.kernel import Machine, lacks, proc_is_mounted, this_machine
 from codegenie.eval.isolation.launching import Launcher, open_launcher
 from codegenie.eval.isolation.outside import seen_from_outside
 from codegenie.eval.isolation.unconfined import Unconfined
@@ -81,6 +81,18 @@ _COMPLAINT_BYTES = 4 * 1024
 _POLL_SECONDS = 0.001
 _TURNS = 500
 _HINT = "`codegenie eval doctor` says what is missing on this machine"
+_NO_LOWER = "see to that, and run again: a weaker class is taken only if it is named by --isolation"
+_ACCEPTS = (
+    "`codegenie eval doctor` says what is missing; --isolation subprocess accepts no confinement at all"
+)
+_LOOPBACK = "see whether the loopback interface is up, `ip link set lo up`, and who floods it"
+_REMEDIES = {
+    "tcp-connect": _LOOPBACK,
+    "udp-send": _LOOPBACK,
+    "large-allocation": "the shell limits memory to less than a rubric may have: `ulimit -v unlimited`",
+    "large-file": "the shell limits files to less than a rubric may write: `ulimit -f unlimited`",
+}
+"""What usually keeps a control from its canary, and what to do about it."""
 _AGAIN = "the machine is busy, or somebody ends our processes: run again"
 
 Outside = Callable[[int], Mapping[str, bool]]
@@ -110,27 +122,60 @@ class _Probed:
 
 
 async def strongest_proved(
-    asked_for: str, spawn: Spawn, run_directory: Path, told: Callable[[str], object] = str
+    asked_for: str,
+    spawn: Spawn,
+    run_directory: Path,
+    told: Callable[[str], object] = str,
+    machine: Machine | None = None,
 ) -> tuple[Launcher, IsolationProof]:
     """Return the launcher of the strongest class that was proved, or of the one that was asked for.
 
-    `told` hears of every stronger class why it is not to be had.
+    `told` hears of every stronger class why it is not to be had. Only what the kernel lacks leads to a weaker
+    one: a proof that failed or was disturbed is raised, or others could choose the walls of this run.
     """
-    classes = STRONGEST_FIRST if asked_for == "auto" else [_class_named(asked_for)]
-    for isolation_class in classes[:-1]:
+    if asked_for != "auto":
+        return await proved(_class_named(asked_for), spawn, run_directory, machine)
+    reasons = []
+    for isolation_class in taken_by_auto(machine or this_machine()):
         try:
-            return await proved(isolation_class, spawn, run_directory)
+            return await proved(isolation_class, spawn, run_directory, machine)
         except IsolationUnavailable as refusal:
             told(refusal.message)
-    return await proved(classes[-1], spawn, run_directory)
+            reasons.append(refusal.message)
+    raise IsolationUnavailable(f"this machine can confine no rubric: {'; '.join(reasons)}", hint=_ACCEPTS)
+
+
+def taken_by_auto(machine: Machine) -> tuple[IsolationClass, ...]:
+    """Return the classes that `auto` may take, strongest first.
+
+    Where confinement exists, running without it is a decision of whoever runs, and has to be said.
+    """
+    return tuple(each for each in STRONGEST_FIRST if each != "subprocess" or machine.system != "Linux")
 
 
 async def proved(
-    isolation_class: IsolationClass, spawn: Spawn, run_directory: Path
+    isolation_class: IsolationClass, spawn: Spawn, run_directory: Path, machine: Machine | None = None
 ) -> tuple[Launcher, IsolationProof]:
     """Return the launcher of a class with its proof; a class that cannot be proved is refused."""
     if isolation_class == "subprocess":
         return await open_launcher(isolation_class, spawn, run_directory), _proof(isolation_class, {})
+    problem = lacks(machine or this_machine())
+    if problem:
+        raise IsolationUnavailable(
+            f"isolation class {isolation_class!r} cannot be set up: {problem}", hint=_HINT
+        )
+    if not proc_is_mounted():
+        raise _unproved(isolation_class, "/proc is not mounted", "`mount -t proc proc /proc`, and run again")
+    try:
+        return await _set_up_and_proved(isolation_class, spawn, run_directory)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise _unproved(isolation_class, f"the proof was disturbed: {error.strerror}{where}") from None
+
+
+async def _set_up_and_proved(
+    isolation_class: IsolationClass, spawn: Spawn, run_directory: Path
+) -> tuple[Launcher, IsolationProof]:
     control = Unconfined(run_directory)
     async with AsyncExitStack() as held:
         held.push_async_callback(control.close)
@@ -194,8 +239,8 @@ def _raised(ended: _Probed | BaseException) -> _Probed:
     return ended
 
 
-def _unproved(isolation_class: IsolationClass, why: str) -> IsolationUnavailable:
-    return IsolationUnavailable(f"isolation class {isolation_class!r} is not proved: {why}", hint=_HINT)
+def _unproved(isolation_class: IsolationClass, why: str, hint: str = _NO_LOWER) -> IsolationNotProved:
+    return IsolationNotProved(f"isolation class {isolation_class!r} is not proved: {why}", hint=hint)
 
 
 def _check_control(isolation_class: IsolationClass, reached: Mapping[str, bool]) -> None:
@@ -204,9 +249,8 @@ def _check_control(isolation_class: IsolationClass, reached: Mapping[str, bool])
     if this_machine().hides_memory:
         wanted -= _MEMORY_PROBES
     for name in _missing(wanted, reached):
-        raise _unproved(
-            isolation_class, f"without confinement {name!r} is not reached either, so that nothing blocks it"
-        )
+        why = f"its control failed: without confinement {name!r} is not reached either"
+        raise _unproved(isolation_class, why, _REMEDIES.get(name, _NO_LOWER))
 
 
 def _check_open(isolation_class: IsolationClass, reached: Mapping[str, bool]) -> None:
@@ -265,7 +309,6 @@ def _answered(
 ) -> dict[str, bool]:
     """Read the answer of a probe that came to its end; any other proves nothing."""
     if end.lost or end.timed_out:
-        # Of the moment, and not of the machine: nobody may lower the class of another by such a thing.
         end_of_it = "was lost" if end.lost else "did not end in time"
         raise HarnessFailure(f"the probe of isolation class {isolation_class!r} {end_of_it}", hint=_AGAIN)
     how = _how_it_failed(end)

@@ -1,6 +1,7 @@
 """The harness's end of a guardian and of the zygotes that it makes."""
 
 import asyncio
+import errno
 import json
 import os
 import select
@@ -14,6 +15,7 @@ from typing import Any
 
 from codegenie.eval.errors import EvalError, HarnessFailure, IsolationUnavailable
 from codegenie.eval.isolation.confinement.layout import ROOM
+from codegenie.eval.isolation.kernel import namespaces_are_switched_off
 from codegenie.eval.isolation.policy import confined_limits, rubric_environment, rubric_limits
 from codegenie.eval.keepers import KeeperSettings, start_program
 from codegenie.eval.limits import LIMITS
@@ -22,6 +24,14 @@ from codegenie.eval.processes import Handle, Keeper, real_interpreter
 
 _PROGRAM = Path(__file__).parent / "confinement" / "guardian.py"
 _DOCTOR = "run `codegenie eval doctor` for what is missing on this machine"
+_REMEDIES = {
+    (errno.EFBIG,): "a limit on the size of files is in the way: `ulimit -f unlimited`, and run again",
+    (errno.ENOSPC, errno.EDQUOT): "make room below TMPDIR and see `sysctl user`, and run again",
+    (errno.ENOENT,): "see whether /proc is mounted and the interpreter is where it was, and run again",
+    (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS, errno.ENOBUFS): (
+        "the machine is short of something: lower --concurrency, or run again"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +88,20 @@ class _Descriptor:
 
 
 def _refusal(isolation_class: IsolationClass, said: Mapping[str, Any]) -> EvalError:
-    """Return what a step that failed means: that the class is not to be had, or not at this moment."""
+    """Return what a step that failed means: that the kernel lacks the class, or that it failed this time."""
     message = f"isolation class {isolation_class!r} cannot be set up: {said['error']}"
-    if said.get("passing"):
-        return HarnessFailure(
-            message, hint="the machine is short of something: lower --concurrency, or run again"
-        )
-    return IsolationUnavailable(message, hint=_DOCTOR)
+    no_namespaces = said.get("errno") == errno.ENOSPC and namespaces_are_switched_off()
+    if said.get("lacking") or no_namespaces:
+        return IsolationUnavailable(message, hint=_DOCTOR)
+    return HarnessFailure(message, hint=_remedy(said.get("errno")))
+
+
+def _remedy(number: int | None) -> str:
+    """Say what to do about a step that failed for a reason that the kernel is not to blame for."""
+    for numbers, what in _REMEDIES.items():
+        if number in numbers:
+            return what
+    return "run again; it did not fail for want of anything in the kernel, so that no weaker class is taken"
 
 
 class Zygote(Keeper):
@@ -137,7 +154,14 @@ class Guardian:
         self._isolation_class = isolation_class
         # The place of the new root; what is mounted there is seen by the zygote alone.
         cage = run_directory / "root"
-        cage.mkdir(mode=0o700, exist_ok=True)
+        try:
+            cage.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise HarnessFailure(
+                f"cannot make a private directory: {error.strerror}",
+                where=str(cage),
+                hint=_remedy(error.errno),
+            ) from None
         interpreter = real_interpreter()
         settings = {
             "class": isolation_class,
@@ -172,7 +196,8 @@ class Guardian:
                 if last:
                     raise _refusal(self._isolation_class, {"error": str(error)}) from None
             except OSError as error:
-                raise _refusal(self._isolation_class, {"error": str(error), "passing": True}) from None
+                said = {"error": str(error), "errno": error.errno}
+                raise _refusal(self._isolation_class, said) from None
         raise AssertionError("unreachable")
 
     async def _confined(self) -> Zygote:
@@ -209,7 +234,7 @@ class Guardian:
         try:
             line = await asyncio.wait_for(loop.sock_recv(connection, 4_096), LIMITS.zygote_seconds)
         except TimeoutError:
-            raise _refusal(self._isolation_class, {"error": "no answer in time", "passing": True}) from None
+            raise _refusal(self._isolation_class, {"error": "no answer in time"}) from None
         if not line:
             raise _Ended("it ended by itself")
         said: dict[str, Any] = json.loads(line)

@@ -15,18 +15,28 @@ class ClassFinding:
     proof: IsolationProof | None = None
     why_not: str | None = None
     remedies: tuple[str, ...] = ()
+    # The kernel has not what the class needs: only then does `auto` look at the next one.
+    lacking: bool = False
+    # `auto` does not take it by itself.
+    by_name_only: bool = False
 
 
 def strongest(findings: Sequence[ClassFinding]) -> IsolationClass | None:
-    """Return the class that `auto` takes; the findings come strongest first."""
-    return next((found.isolation_class for found in findings if found.proof is not None), None)
+    """Return the class that `auto` takes, None if it takes none; the findings come strongest first."""
+    first = next((found for found in findings if not found.lacking), None)
+    if first is None or first.proof is None or first.by_name_only:
+        return None
+    return first.isolation_class
+
+
+_NOTHING = "nothing: a run ends with exit code 4 unless --isolation names a class"
 
 
 def render_doctor(findings: Sequence[ClassFinding], machine: Mapping[str, object]) -> list[str]:
     """Return the table, the probes, the machine and the remedies."""
     lines = [f"{'class':12} result"]
     lines += [f"{found.isolation_class:12} {_result(found)}" for found in findings]
-    lines += ["", f"auto takes   {strongest(findings) or 'nothing: no class was proved'}", ""]
+    lines += ["", f"auto takes   {strongest(findings) or _NOTHING}", ""]
     lines += _probes(findings)
     lines += [f"{name:38} {_shown(value)}" for name, value in machine.items()]
     for found in findings:

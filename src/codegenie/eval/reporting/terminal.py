@@ -33,6 +33,8 @@ def _headline(report: BenchRunReport, reused: int) -> Iterator[str]:
     if report.selection.kind == "partial":
         state += f", PARTIAL ({len(report.per_case)} of {counted(report.selection.available_cases, 'case')})"
     yield f"{report.task_class} · {report.sut.spec} · run {report.run_id} · {state}"
+    if report.isolation_class == "subprocess":
+        yield "WARNING          nothing confined the rubrics: they could read and change all that you can"
     status = (
         "" if report.lower_bound_95_status == "ok" else f" ({report.lower_bound_95_status}: certified value)"
     )

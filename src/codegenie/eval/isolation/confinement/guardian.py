@@ -127,7 +127,12 @@ def main() -> Program | None:
     # Over the socket and not as an argument, which every copy could read: it says where the run lies.
     control = Control(_CONTROL)
     settings, _ = control.receive()
-    guardian = Guardian(settings, control)
+    try:
+        guardian = Guardian(settings, control)
+    except OSError as error:
+        control.receive()  # the first request, and the harness reads what comes as the answer to it
+        control.send(told(error))
+        return None
     try:
         return guardian.serve()
     except Gone:

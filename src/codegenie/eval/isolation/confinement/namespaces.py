@@ -11,7 +11,8 @@ from codegenie.eval.isolation.confinement import layout, syscalls
 # What the process inside sees, whoever started the harness, and nobody's number outside if that was root:
 # systemd-homed gives 60001 to 60513 to people, and 61001 lies in a range that has no purpose.
 USER = 61001
-HOST_NAME = "confined"
+# A host may have the name itself, and the probe could not tell the two apart.
+HOST_NAME = "confined" if os.uname().nodename != "confined" else "confined-rubric"
 KINDS = {
     "mnt": syscalls.CLONE_NEWNS,
     "uts": syscalls.CLONE_NEWUTS,

@@ -30,10 +30,16 @@ PR_SET_DUMPABLE = 4
 PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
 
-PASSING = frozenset(
+LACKING = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV})
+"""How a kernel, or its configuration, says that it does not have or does not allow a call.
+
+Only these can lower a class. Everything else is of the moment: a disk or a table that is full, a limit of the
+shell, a process that somebody ended. Others can bring that about, and must not choose our walls by it.
+"""
+
+_WORTH_WAITING = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS, errno.ENOBUFS}
 )
-"""What is short at the moment, and says nothing of the machine: it must not lower anybody's class."""
 
 # For what others have taken, their threads for one, which end with their case.
 _PATIENCE_SECONDS = 5.0
@@ -104,7 +110,7 @@ def fork_patiently(namespaces: int) -> int:
         try:
             return fork_into(namespaces)
         except Refused as refused:
-            if refused.errno not in PASSING or time.monotonic() > deadline:
+            if refused.errno not in _WORTH_WAITING or time.monotonic() > deadline:
                 raise
         time.sleep(0.01)
 

@@ -24,8 +24,9 @@ _END_SECONDS = 5.0
 
 def told(error: BaseException) -> dict[str, Any]:
     """Say what the harness has to know of a step that failed."""
-    passing = isinstance(error, OSError) and error.errno in syscalls.PASSING
-    return {"error": f"{type(error).__name__}: {error}", "passing": passing}
+    number = error.errno if isinstance(error, OSError) else None
+    said = {"error": f"{type(error).__name__}: {error}", "errno": number}
+    return {**said, "lacking": number in syscalls.LACKING}
 
 
 class Gone(Exception):  # noqa: N818 - the harness went away; the only way out of the loop
