@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from codegenie.eval.models import IsolationClass
 from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
 from tests.command_line import answered, call, eval_argv
 from tests.evidence_desk import UNITS, Desk
@@ -269,9 +270,9 @@ def test_a_start_that_says_of_the_bench_what_its_bytes_do_not_is_named(desk: Des
 
 def test_a_bench_that_cannot_be_loaded_is_named_and_does_not_decide_about_the_log(desk: Desk) -> None:
     (desk.directory / "bench" / TASK_CLASS / "extra.txt").touch()
-    said = desk.ask("verify", "--rescore", "--json")
+    said = desk.ask("verify", "--json")
 
-    assert (said.code, said.document["not_checked"]) == (0, ["case_digests", "rescore"])
+    assert (said.code, said.document["not_checked"]) == (0, ["case_digests"])
     assert "'extra.txt'" in said.document["benches_invalid"][TASK_CLASS]
     assert f"{TASK_CLASS} cannot be read: " in desk.ask("verify").out
     assert desk.verdict().refusal == (2, "BenchInvalid")
@@ -346,17 +347,22 @@ def test_a_changed_rubric_is_not_run_on_outputs_that_it_did_not_judge(desk: Desk
     rewrite_rubric(desk, RANDOM_RUBRIC)
     said = desk.ask("verify", "--rescore", "--json")
 
-    assert said.code == 0
+    assert (said.code, said.document["reason"]) == (
+        4,
+        f"nothing could be rescored: bench {TASK_CLASS} has changed",
+    )
     assert (said.document["rescored"], said.document["not_rescored"]) == (0, UNITS)
     assert said.document["not_checked"] == ["case_digests", "rescore"]
-    assert "not rescored" in desk.ask("verify", "--rescore").out
+    assert said.document["chain_head"]
+    assert desk.ask("verify", "--rescore").out.startswith("NOT RESCORED  nothing could be rescored: ")
 
 
 def test_outputs_that_are_gone_are_not_taken_for_rescored(desk: Desk) -> None:
     shutil.rmtree(desk.log / "artifacts")
     said = desk.ask("verify", "--rescore", "--json")
 
-    assert said.code == 0
+    assert (said.code, said.document["ok"]) == (4, False)
+    assert "its outputs are gone" in said.document["reason"]
     assert (said.document["rescored"], said.document["not_rescored"]) == (0, UNITS)
     assert said.document["not_checked"] == ["artifacts", "rescore"]
 
@@ -369,20 +375,70 @@ def test_outputs_that_the_log_does_not_name_are_not_taken_for_rescored(desk: Des
     forge(desk.log, 1, forget)
     said = desk.ask("verify", "--rescore", "--json")
 
-    assert (said.code, said.document["rescored"], said.document["not_rescored"]) == (0, 0, UNITS)
+    assert (said.code, said.document["rescored"], said.document["not_rescored"]) == (4, 0, UNITS)
     assert "rescore" in said.document["not_checked"]
 
 
-def test_a_run_in_an_isolation_that_is_not_to_be_had_here_is_not_rescored(desk: Desk) -> None:
-    proof = {"isolation_class": "namespace", "probes": probes("namespace")}
+def named(desk: Desk, isolation_class: IsolationClass) -> None:
+    """Have the log say that its rubrics ran in this class."""
+    proof = {"isolation_class": isolation_class, "probes": probes(isolation_class)}
     forge(desk.log, 0, lambda record: record["body"]["isolation"].update(proof))
-    forge(desk.log, 1, lambda record: record["body"]["report"].update(isolation_class="namespace"))
-    denied = [sys.executable, str(Path(__file__).parents[1] / "without_namespaces.py")]
-    done = call([*denied, *eval_argv("verify", "--rescore", "--json")], desk.directory)
-    said = answered(done)
+    forge(desk.log, 1, lambda record: record["body"]["report"].update(isolation_class=isolation_class))
 
-    assert done.returncode == 0
-    assert (said["rescored"], said["not_rescored"]) == (0, UNITS)
+
+def test_a_run_is_rescored_in_the_strongest_class_here_and_not_in_the_one_that_it_names(desk: Desk) -> None:
+    named(desk, "subprocess")
+    said = desk.ask("verify", "--rescore", "--json")
+    text = desk.ask("verify", "--rescore").out
+
+    assert (said.code, said.document["rescored"]) == (0, UNITS)
+    assert said.document["rescored_in"] == "namespace"
+    assert list(said.document["other_classes"].values()) == ["subprocess"]
+    assert f"rescored      {UNITS} outputs in class namespace" in text
+    assert "names subprocess, and was rescored in namespace" in text
+
+
+def test_no_file_and_no_variable_makes_the_walls_of_a_rescoring_weaker(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (desk.directory / "pyproject.toml").write_text(
+        '[tool.codegenie.eval]\nisolation = "subprocess"\n', encoding="utf-8"
+    )
+    monkeypatch.setenv("CODEGENIE_EVAL_ISOLATION", "subprocess")
+
+    assert desk.ask("verify", "--rescore", "--json").document["rescored_in"] == "namespace"
+
+
+def test_a_weaker_class_for_a_rescoring_has_to_be_named_by_a_flag(desk: Desk) -> None:
+    denied = [sys.executable, str(Path(__file__).parents[1] / "without_namespaces.py"), "--nor-landlock"]
+    refused = call([*denied, *eval_argv("verify", "--rescore", "--json")], desk.directory)
+    again = eval_argv("verify", "--rescore", "--isolation", "subprocess", "--json")
+    accepted = call([*denied, *again], desk.directory)
+
+    assert (refused.returncode, answered(refused)["error"]["type"]) == (4, "IsolationUnavailable")
+    assert "--isolation subprocess" in answered(refused)["error"]["hint"]
+    assert (accepted.returncode, answered(accepted)["rescored_in"]) == (0, "subprocess")
+
+
+CLASS_RUBRIC = """\
+import json, os
+score = 1.0 if os.path.exists("/etc") else 0.5
+print(json.dumps({"passed": True, "score": score, "breakdown": {}, "failure_modes": []}))
+"""
+
+
+def test_a_score_that_differs_by_its_class_is_a_difference_that_names_both(fresh_desk: Desk) -> None:
+    rewrite_rubric(fresh_desk, CLASS_RUBRIC)
+    assert fresh_desk.run("right", "--isolation", "subprocess").code == 0
+    said = fresh_desk.ask("verify", "--rescore", "--json")
+    text = fresh_desk.ask("verify", "--rescore").out
+
+    assert said.code == 3
+    assert {(one["stored_in"], one["now_in"]) for one in said.document["differences"]} == {
+        ("subprocess", "namespace")
+    }
+    assert "(in namespace, where the run says subprocess)" in said.document["reason"]
+    assert "score 1.000000 in the log (subprocess), 0.500000 now (namespace)" in text
 
 
 def test_an_agent_that_failed_left_nothing_to_rescore(fresh_desk: Desk) -> None:
@@ -392,8 +448,8 @@ def test_an_agent_that_failed_left_nothing_to_rescore(fresh_desk: Desk) -> None:
     assert fresh_desk.run().code == 0
     said = fresh_desk.ask("verify", "--rescore", "--json")
 
-    assert (said.code, said.document["rescored"], said.document["not_rescored"]) == (0, 0, 0)
-    assert said.document["not_checked"] == []
+    assert (said.code, said.document["rescored"], said.document["not_rescored"]) == (4, 0, 0)
+    assert "no run of the log left an output" in said.document["reason"]
 
 
 # Every command.

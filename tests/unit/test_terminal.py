@@ -88,7 +88,7 @@ def test_blocked_cases_come_first_with_their_exact_number_however_many_there_are
     assert lines[start + 21] == "  … and 10 more; --json names them all"
     assert lines[start + 22] == "not passed       40 cases"
     assert lines[-1] == "passed           50 of 120 cases"
-    assert start == 6
+    assert start == 7
 
 
 def test_the_reasons_of_a_case_are_counted_when_they_are_too_many_to_show() -> None:
@@ -157,8 +157,8 @@ def test_outputs_from_the_store_are_counted_where_there_are_any() -> None:
 def test_a_bound_that_is_not_a_bootstraps_says_what_it_is() -> None:
     lines = render_report(report_of({"a": PASSED}, lower_bound_95_status="degenerate", gaffke_lower_95=None))
 
-    assert lines[1] == "lower bound 95 % 0.799 BCa (degenerate: certified value)"
-    assert "Gaffke" not in lines[2]
+    assert lines[2] == "lower bound 95 % 0.799 BCa (degenerate: certified value)"
+    assert "Gaffke" not in lines[3]
 
 
 SCORE = TrialScore(passed=True, score=0.9999)

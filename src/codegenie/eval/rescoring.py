@@ -31,7 +31,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Rescorer:
-    """Judges stored outputs with the bench on disk, in the same kind of child as the run did."""
+    """Judges stored outputs with the bench on disk, where whoever checks them lets rubrics run."""
 
     task_class: TaskClass
     cases: dict[str, BenchCase]

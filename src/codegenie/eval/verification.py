@@ -3,15 +3,14 @@
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from codegenie.eval.audit_chain import broken, record_name
 from codegenie.eval.errors import (
     BenchCaseDigestMismatch,
     BenchInvalid,
     HarnessFailure,
-    IsolationUnavailable,
     NotMeasured,
     SettingsInvalid,
     TaskClassNotFound,
@@ -21,9 +20,9 @@ from codegenie.eval.history import RunEntry
 from codegenie.eval.inspection import VerifiedLog, expect_head
 from codegenie.eval.isolation.launcher import rubric_runner
 from codegenie.eval.loader import BenchRoot, load_cases, load_task_class
-from codegenie.eval.models import BenchCase, TaskClass
+from codegenie.eval.models import BenchCase, IsolationClass, TaskClass
 from codegenie.eval.planning import answer_room
-from codegenie.eval.ports import Clock, RubricRunner
+from codegenie.eval.ports import CaseStore, Clock, RubricRunner
 from codegenie.eval.rescoring import Difference, Rescorer
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.snapshot import CaseSnapshots, run_directory
@@ -77,6 +76,9 @@ class Verification:
     benches_stale: dict[str, BenchCaseDigestMismatch] = field(default_factory=dict)
     rescored: int = 0
     not_rescored: int = 0
+    # The class that was proved here, and the runs that name another.
+    rescored_in: IsolationClass | None = None
+    other_classes: dict[str, IsolationClass] = field(default_factory=dict)
     differences: list[tuple[RunEntry, Difference]] = field(default_factory=list)
     benches: dict[str, _Bench] = field(default_factory=dict)
 
@@ -147,33 +149,69 @@ class Verification:
         if not bench.measured_by(started):
             self.benches_changed.append(name)
 
-    async def rescore(self) -> None:
-        """Run the rubrics of every finished run again whose bench is still the one that it measured."""
-        for entry in self.log.history.runs.values():
-            if entry.finished_index is not None:
-                await self._rescore_run(entry, self.log.finished(entry))
+    async def rescore(self, isolation: str = "auto") -> None:
+        """Run the rubrics of every finished run again whose bench is still the one that it measured.
 
-    async def _rescore_run(self, entry: RunEntry, finished: RunFinished) -> None:
-        judged = [trial for trial in finished.trials if _was_judged(trial)]
+        In a class that is proved here. Which class a run names says nothing of what its rubric would do to
+        the machine of whoever checks it.
+        """
+        async with AsyncExitStack() as held:
+            directory = held.enter_context(run_directory())
+            rubrics: RubricRunner | None = None
+            for entry in self.log.history.runs.values():
+                if entry.finished_index is None:
+                    continue
+                finished = self.log.finished(entry)
+                judged = [trial for trial in finished.trials if _was_judged(trial)]
+                bench = self._bench_of(entry)
+                if bench is None or not judged:
+                    self.not_rescored += len(judged)
+                    continue
+                if rubrics is None:
+                    rubrics = await rubric_runner(isolation, "zygote", directory)
+                    held.push_async_callback(rubrics.close)
+                    self.rescored_in = rubrics.isolation_class
+                self._note_class(entry, finished)
+                with closing(CaseSnapshots(bench.task_class, directory)) as store:
+                    await self._judge_again(entry, judged, bench, store, rubrics)
+
+    def _bench_of(self, entry: RunEntry) -> _Bench | None:
         bench = self.benches.get(entry.task_class)
-        if bench is None or not bench.measured_by(self.log.started(entry)):
-            self.not_rescored += len(judged)
-            return
-        with run_directory() as directory:
-            rubrics = await _same_isolation(finished.report.isolation_class, directory)
-            if rubrics is None:
-                self.not_rescored += len(judged)
-                return
-            store = CaseSnapshots(bench.task_class, directory)
-            started = self.log.started(entry)
-            room = answer_room(len(started.cases), started.trials)
-            rescorer = Rescorer(bench.task_class, bench.cases, store, rubrics, Redactor(os.environ), room)
-            try:
-                async for difference in rescorer.differences(self._outputs(judged)):
-                    self.differences.append((entry, difference))
-            finally:
-                store.close()
-                await rubrics.close()
+        return bench if bench is not None and bench.measured_by(self.log.started(entry)) else None
+
+    def _note_class(self, entry: RunEntry, finished: RunFinished) -> None:
+        if finished.report.isolation_class != self.rescored_in:
+            self.other_classes[entry.run_id] = finished.report.isolation_class
+
+    async def _judge_again(
+        self,
+        entry: RunEntry,
+        judged: list[TrialEvidence],
+        bench: _Bench,
+        store: CaseStore,
+        rubrics: RubricRunner,
+    ) -> None:
+        started = self.log.started(entry)
+        room = answer_room(len(started.cases), started.trials)
+        rescorer = Rescorer(bench.task_class, bench.cases, store, rubrics, Redactor(os.environ), room)
+        async for difference in rescorer.differences(self._outputs(judged)):
+            self.differences.append((entry, difference))
+
+    @property
+    def nothing_rescored(self) -> str | None:
+        """Say why no output was judged again; None if one was. Ask when that was wanted."""
+        if self.rescored:
+            return None
+        if not self.not_rescored:
+            return "no run of the log left an output that a rubric has judged"
+        unread = {
+            "is not here": self.benches_missing,
+            "has changed": self.benches_changed,
+            "cannot be read": self.benches_invalid,
+            "is stale": self.benches_stale,
+        }
+        found = [f"bench {name} {why}" for why, names in unread.items() for name in names]
+        return "; ".join(found) or "its outputs are gone, redacted or of a bench that was not asked for"
 
     def _outputs(self, trials: Iterable[TrialEvidence]) -> Iterator[tuple[TrialEvidence, bytes]]:
         """Yield every trial whose output is there as it was judged; one at a time, they may be large."""
@@ -189,11 +227,3 @@ class Verification:
 def _was_judged(trial: TrialEvidence) -> bool:
     """Say whether a rubric had its say: a system under test that failed left nothing to judge."""
     return not any(mode.code.startswith("sut.") for mode in trial.answer.failure_modes)
-
-
-async def _same_isolation(isolation_class: str, directory: Path) -> RubricRunner | None:
-    """Return where rubrics run as they did, if that can be proved here."""
-    try:
-        return await rubric_runner(isolation_class, "zygote", directory)
-    except IsolationUnavailable:
-        return None

@@ -74,3 +74,43 @@ def a_bundle_as_it_is_exported(room: Path) -> Outcome:
     with largest_seen(room / "tmp"):
         said = ask(room, "verify", "--out", str(bundle), "--json")
     return Outcome(f"exit {said.code}")
+
+
+THIEF = """\
+import json, os
+try:
+    with open({key!r}) as key, open({loot!r}, "w") as loot:
+        loot.write(key.read())
+except OSError:
+    pass
+print(json.dumps({{"passed": True, "score": 1.0, "breakdown": {{}}, "failure_modes": []}}))
+"""
+
+
+def _claimed(room: Path, rubric: str) -> Path:
+    """Export a run whose log says that its rubrics ran without walls."""
+    root = write_bench(room / "bench", rubric)
+    record_run(root, room / "runs", ForeignAgent(), isolation="subprocess")
+    bundle = room / "claim.zip"
+    ask(room, "export", "latest", "--out", "runs", "-o", str(bundle))
+    return bundle
+
+
+@attack("bundle_that_names_its_own_walls")
+def bundle_that_names_its_own_walls(room: Path) -> Outcome:
+    key, loot = room / "key", room / "loot"
+    key.touch(mode=0o600)
+    key.write_text("the key of whoever checks", encoding="utf-8")
+    bundle = _claimed(room, THIEF.format(key=str(key), loot=str(loot)))
+    loot.unlink()
+    said = ask(room, "verify", "--out", str(bundle), "--rescore", "--json")
+    return Outcome(
+        f"exit {said.code}", "a rubric took the key of whoever checked it" if loot.exists() else None
+    )
+
+
+@twin("bundle_that_names_its_own_walls")
+def a_bundle_that_is_rescored(room: Path) -> Outcome:
+    honest = THIEF.format(key=str(room / "no key"), loot=str(room / "loot"))
+    said = ask(room, "verify", "--out", str(_claimed(room, honest)), "--rescore", "--json")
+    return Outcome(f"exit {said.code}")

@@ -13,7 +13,8 @@ from codegenie.eval.audit_chain import record_name
 from codegenie.eval.cli.ending import benches_until_signal, log_until_signal
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import bench_root_option, expect_head_option, json_option, out_option
-from codegenie.eval.errors import IntegrityError
+from codegenie.eval.errors import IntegrityError, NotMeasured
+from codegenie.eval.history import RunEntry
 from codegenie.eval.inspection import VerifiedLog
 from codegenie.eval.runner import SystemClock
 from codegenie.eval.sanitising import printable
@@ -27,6 +28,15 @@ from codegenie.eval.wording import counted
 @expect_head_option
 @click.option("--rescore", "again", is_flag=True, help="Run the rubrics again on the stored outputs.")
 @click.option(
+    "--isolation",
+    # By the flag alone, and so under a name that no file and no variable sets.
+    "rescore_isolation",
+    type=click.Choice(["auto", "namespace", "landlock", "subprocess"]),
+    default="auto",
+    show_default=True,
+    help="Which isolation class --rescore needs; never the one that the log names.",
+)
+@click.option(
     "--task-class", "classes", multiple=True, metavar="NAME", help="Compare this bench only; may be repeated."
 )
 @json_option
@@ -35,47 +45,63 @@ def command(
     bench_root: Sequence[str],
     expected: str | None,
     again: bool,
+    rescore_isolation: str,
     classes: Sequence[str],
     as_json: bool,
 ) -> int:
     """Verify the audit log, or a bundle made by `export`, and recompute every number in it.
 
-    Exits with 3 and names the first thing that does not hold, and with 4 if there is no log.
+    Exits with 3 and names the first thing that does not hold, and with 4 if there is no log, or if no output
+    could be judged again although --rescore asked for it.
     """
     with log_until_signal(Path(out)) as directory, benches_until_signal(bench_root) as benches:
         verification = Verification(VerifiedLog(directory))
         asked = partial(verification.check, benches.roots_of, SystemClock(), expected, classes)
-        problem = _problem(verification, asked, again=again)
+        problem = _problem(verification, asked, rescore_isolation if again else None)
     document = _facts(verification) | problem
     if as_json:
         say_json("codegenie.eval.verify/1", document)
     else:
         say(_lines(document))
-    return 0 if document["ok"] else IntegrityError.exit_code
+    if document["ok"]:
+        return 0
+    return NotMeasured.exit_code if document["not_measured"] else IntegrityError.exit_code
 
 
-def _problem(verification: Verification, check: Callable[[], None], *, again: bool) -> dict[str, Any]:
-    """Check everything and say what does not hold first, and in which file."""
+def _problem(verification: Verification, check: Callable[[], None], isolation: str | None) -> dict[str, Any]:
+    """Check everything, rescore in a class if one is given, and say what does not hold first, and where."""
     try:
         check()
-        if again:
-            asyncio.run(verification.rescore())
+        if isolation is not None:
+            asyncio.run(verification.rescore(isolation))
     except IntegrityError as error:
         where = (error.where or "").removeprefix(f"{verification.log.directory}/")
         return {"ok": False, "reason": printable(error.message), "file": printable(where)}
     if verification.differences:
         entry, difference = verification.differences[0]
         reason = f"the rubric of case {difference.case_id} now says something else of the stored output"
+        if entry.run_id in verification.other_classes:
+            reason += f" (in {verification.rescored_in}, where the run says {_class_of(verification, entry)})"
         return {"ok": False, "reason": reason, "file": record_name(entry.finished_index or 0)}
     for name, stale in verification.benches_stale.items():
         return {"ok": False, "reason": f"bench {name}: {stale.message}", "file": f"{name}/{stale.where}"}
+    nothing = verification.nothing_rescored if isolation is not None else None
+    if nothing is not None:
+        reason = f"nothing could be rescored: {nothing}"
+        return {"ok": False, "not_measured": True, "reason": printable(reason), "file": ""}
     return {"ok": True}
+
+
+def _class_of(verification: Verification, entry: RunEntry) -> str | None:
+    """Return the class that a run names for its rubrics."""
+    return verification.other_classes.get(entry.run_id, verification.rescored_in)
 
 
 def _facts(verification: Verification) -> dict[str, Any]:
     log = verification.log
     return {
         "ok": False,
+        "not_measured": False,
         "chain_head": log.hashes[-1] if log.link and log.hashes else None,
         "records": len(log.hashes),
         "runs": len(log.history.runs),
@@ -87,9 +113,17 @@ def _facts(verification: Verification) -> dict[str, Any]:
         "benches_invalid": {name: printable(why) for name, why in verification.benches_invalid.items()},
         "benches_stale": {name: stale.case_id for name, stale in verification.benches_stale.items()},
         "rescored": verification.rescored,
+        "rescored_in": verification.rescored_in,
+        "other_classes": verification.other_classes,
         "not_rescored": verification.not_rescored,
         "differences": [
-            {"run": entry.run_id, **asdict(difference)} for entry, difference in verification.differences
+            {
+                "run": entry.run_id,
+                **asdict(difference),
+                "stored_in": _class_of(verification, entry),
+                "now_in": verification.rescored_in,
+            }
+            for entry, difference in verification.differences
         ],
         "notes": log.notes,
         "not_checked": verification.not_checked,
@@ -105,8 +139,8 @@ def _lines(document: dict[str, Any]) -> list[str]:
         lines = [f"verified      {counts}"]
     else:
         lines = [
-            f"NOT VERIFIED  {document['reason']}",
-            f"where         {document['file']}",
+            f"{'NOT RESCORED' if document['not_measured'] else 'NOT VERIFIED'}  {document['reason']}",
+            *([f"where         {document['file']}"] if document["file"] else []),
             f"log holds     {counts}" if document["chain_head"] else f"held so far   {counts}",
         ]
     if document["chain_head"]:
@@ -127,11 +161,17 @@ def _lines(document: dict[str, Any]) -> list[str]:
     ]
     lines += [
         f"{difference['kind']:16} run {difference['run']} case {difference['case_id']}: score"
-        f" {difference['stored']:.6f} in the log, {difference['now']:.6f} now"
+        f" {difference['stored']:.6f} in the log ({difference['stored_in']}),"
+        f" {difference['now']:.6f} now ({difference['now_in']})"
         for difference in document["differences"]
     ]
     if document["rescored"]:
-        lines.append(f"rescored      {counted(document['rescored'], 'output')}")
+        outputs = counted(document["rescored"], "output")
+        lines.append(f"rescored      {outputs} in class {document['rescored_in']}")
+    lines += [
+        f"class         run {run} names {named}, and was rescored in {document['rescored_in']}"
+        for run, named in document["other_classes"].items()
+    ]
     if document["not_rescored"]:
         outputs = counted(document["not_rescored"], "output")
         lines.append(f"not rescored  {outputs}: gone, redacted, or of another bench")
