@@ -25,7 +25,7 @@ PARAMETERS = 5
 
 # Around foreign code, and at the command line's last line; nowhere else, and once in each.
 BROAD_EXCEPT_ROOMS = {
-    "codegenie/eval/suts/in_process.py",
+    "codegenie/eval/suts/raised.py",
     "codegenie/eval/cli/__init__.py",
     "codegenie/eval/isolation/confinement/guardian.py",
     "codegenie/eval/isolation/confinement/interpreter.py",
@@ -225,10 +225,10 @@ SPECIMENS: list[tuple[Rule, list[Module], list[Module]]] = [
             Module("codegenie/eval/runner.py", SWALLOW.replace(" Exception", "")),
             Module("codegenie/eval/runner.py", SWALLOW.replace("Exception", "(ValueError, BaseException)")),
             Module("codegenie/eval/runner.py", "with contextlib.suppress(Exception):\n    pass\n"),
-            Module("codegenie/eval/suts/in_process.py", SWALLOW * 2),
+            Module("codegenie/eval/suts/raised.py", SWALLOW * 2),
         ],
         [
-            Module("codegenie/eval/suts/in_process.py", SWALLOW),
+            Module("codegenie/eval/suts/raised.py", SWALLOW),
             Module("codegenie/eval/cli/__init__.py", SWALLOW),
             Module("codegenie/eval/runner.py", SWALLOW.replace("Exception", "OSError")),
             Module("codegenie/eval/runner.py", "with contextlib.suppress(OSError):\n    pass\n"),

@@ -55,8 +55,8 @@ def serve(
         "case": case,
     }
     log = os.open(directory / "log", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-    with stream_file(json.dumps(request).encode()) as stdin, stream_file() as answer:
-        code = run_program("suts/python_child.py", [stdin, log, log, answer])
+    with stream_file(json.dumps(request).encode()) as stdin, stream_file() as answer, stream_file() as told:
+        code = run_program("suts/python_child.py", [stdin, log, log, answer, told])
         result, _ = read_head(answer, 1_000)
     os.close(log)
     return code, result, (directory / "log").read_text()
@@ -127,8 +127,8 @@ def test_a_name_that_is_taken_by_the_child_itself_is_refused(tmp_path: Path) -> 
         "case": None,
     }
     log = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
-    with stream_file(json.dumps(request).encode()) as stdin, stream_file() as answer:
-        code = run_program("suts/python_child.py", [stdin, log, log, answer])
+    with stream_file(json.dumps(request).encode()) as stdin, stream_file() as answer, stream_file() as told:
+        code = run_program("suts/python_child.py", [stdin, log, log, answer, told])
     os.close(log)
 
     assert code == 1

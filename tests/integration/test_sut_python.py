@@ -1,5 +1,6 @@
 """`python:module:attr` in a process of its own: the same deeds, and what it is given."""
 
+import ast
 import asyncio
 import json
 import shutil
@@ -32,34 +33,37 @@ HONEST = ("a-first", "l-middle", "z-last")
 
 EXCEPTION = "sut.exception"
 OUTCOMES: dict[str, tuple[str, str]] = {
-    "raises": (EXCEPTION, "exit:1: ValueError: no\ufffd[31m luck"),
-    "exits-with-zero": (EXCEPTION, "ended without a result"),
-    "exits-with-a-word": (EXCEPTION, "exit:1: bye"),
+    "raises": (EXCEPTION, "ValueError: no\ufffd[31m luck (agent.py:{line})"),
+    "exits-with-zero": (EXCEPTION, "SystemExit: 0 (agent.py:{line})"),
+    "exits-with-a-word": (EXCEPTION, "SystemExit: bye (agent.py:{line})"),
     "leaves-with-zero": (EXCEPTION, "ended without a result"),
     "leaves-with-seven": (EXCEPTION, "exit:7"),
-    "interrupts-itself": (EXCEPTION, "signal:INT: KeyboardInterrupt"),
-    "cancels-itself": (EXCEPTION, "exit:1: asyncio.exceptions.CancelledError"),
+    "interrupts-itself": (EXCEPTION, "KeyboardInterrupt (agent.py:{line})"),
+    "cancels-itself": (EXCEPTION, "CancelledError (agent.py:{line})"),
     "crashes": (EXCEPTION, "signal:SEGV"),
     "blocks": ("sut.timeout", "no result within 1 s"),
     "swallows-its-cancellation": ("sut.timeout", "no result within 1 s"),
     "ignores-every-signal": ("sut.timeout", "no result within 1 s"),
-    "returns-none": (EXCEPTION, "exit:1: TypeError: returned NoneType, not a mapping"),
-    "returns-a-list": (EXCEPTION, "exit:1: TypeError: returned list, not a mapping"),
-    "returns-nan": (EXCEPTION, "exit:1: ValueError: Out of range float values are not JSON compliant"),
-    "returns-bytes": (EXCEPTION, "exit:1: TypeError: returned a bytes, which JSON does not have"),
-    "returns-odd-keys": (EXCEPTION, "exit:1: TypeError: returned a mapping with the key 1, not a string"),
+    "returns-none": (
+        EXCEPTION,
+        'NothingReturned: returned None, not a mapping such as {{"files": {{PATH: TEXT}}}}',
+    ),
+    "returns-a-list": (EXCEPTION, "TypeError: returned list, not a mapping"),
+    "returns-nan": (EXCEPTION, "ValueError: Out of range float values are not JSON compliant"),
+    "returns-bytes": (EXCEPTION, "TypeError: returned a bytes, which JSON does not have"),
+    "returns-odd-keys": (EXCEPTION, "TypeError: returned a mapping with the key 1, not a string"),
     "returns-a-cycle": (
         EXCEPTION,
-        "exit:1: ValueError: returned a value that is nested more than 32 levels deep",
+        "ValueError: returned a value that is nested more than 32 levels deep",
     ),
     "returns-too-much": (
         EXCEPTION,
-        "exit:1: ValueError: returned 17825859 bytes of JSON, more than the 16777216 allowed",
+        "ValueError: returned 17825859 bytes of JSON, more than the 16777216 allowed",
     ),
     "answers-twice": (EXCEPTION, "output: not one JSON document: Extra data: line 1 column 53 (char 52)"),
-    "forges-and-raises": (EXCEPTION, "exit:1: ValueError: after the answer"),
+    "forges-and-raises": (EXCEPTION, "ValueError: after the answer (agent.py:{line})"),
     "repeats-a-secret-key": (EXCEPTION, "output: not one JSON document: a key appears twice"),
-    "closes-its-result": (EXCEPTION, "exit:1: OSError: [Errno 9] Bad file descriptor"),
+    "closes-its-result": (EXCEPTION, "OSError: [Errno 9] Bad file descriptor"),
     "kills-its-parent": (EXCEPTION, "supervisor_killed"),
     "spends-nonsense": (EXCEPTION, "cost_usd: not a number from 0 to 1e+09"),
 }
@@ -118,7 +122,17 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
 
 @pytest.mark.parametrize("deed", OUTCOMES)
 def test_every_deed_has_its_exact_outcome(aftermath: Aftermath, deed: str) -> None:
-    assert outcome(aftermath.report, deed) == OUTCOMES[deed]
+    code, detail = OUTCOMES[deed]
+
+    assert outcome(aftermath.report, deed) == (code, detail.format(line=last_line_of(deed)))
+
+
+def last_line_of(deed: str) -> int:
+    """Return the line on which a deed ends, which is the one that raises."""
+    for node in ast.parse(DEEDS.read_text(encoding="utf-8")).body:
+        if getattr(node, "name", None) == deed.replace("-", "_") and node.end_lineno is not None:
+            return node.end_lineno
+    return 0
 
 
 @pytest.mark.parametrize("deed", HARMLESS)
@@ -246,8 +260,8 @@ def test_an_environment_larger_than_a_socket_arrives_whole(
 
 
 BAD_MODULES = {
-    "does not compile": ("def solve(:\n", "agent:solve", "SyntaxError"),
-    "raises": ("raise ValueError('no\\x1b[31m')\n", "agent:solve", "ValueError: no\ufffd[31m"),
+    "does not compile": ("def solve(:\n", "agent:solve", "SyntaxError: invalid syntax (agent.py:1)"),
+    "raises": ("raise ValueError('no\\x1b[31m')\n", "agent:solve", "ValueError: no\ufffd[31m (agent.py:1)"),
     "exits": ("import os\nos._exit(0)\n", "agent:solve", "ended by itself"),
     "lacks the attribute": ("x = 1\n", "agent:solve", "AttributeError"),
     "is not callable": ("solve = 3\n", "agent:solve", "TypeError: agent:solve is not callable"),

@@ -64,6 +64,8 @@ class SutFault:
     detail: str
     cost_usd: float | None = None
     log: bytes = b""
+    # It ended in order and had nothing to say: perhaps its work lies in its copy of the case.
+    returned_nothing: bool = False
 
 
 class SutRunner(ABC):

@@ -37,10 +37,9 @@ def exit_that_is_caught(room: Path) -> Outcome:
 
 
 class Untold(Exception):  # noqa: N818 - what matters is what it cannot say
-    """An exception whose notes raise another one."""
+    """An exception whose message raises another one."""
 
-    @property
-    def __notes__(self) -> list[str]:  # type: ignore[override]
+    def __str__(self) -> str:
         """Raise where only a text was asked for."""
         raise RuntimeError("not even that")
 
@@ -57,7 +56,7 @@ def exception_that_cannot_be_told(room: Path) -> Outcome:
 
 
 @twin("exception_that_cannot_be_told")
-def exception_with_notes_that_is_caught(room: Path) -> Outcome:
+def exception_without_a_message_that_is_caught(room: Path) -> Outcome:
     def recovers(case: SutCase) -> dict[str, str]:
         with contextlib.suppress(Untold):
             raise Untold

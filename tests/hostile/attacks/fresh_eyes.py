@@ -284,8 +284,8 @@ def raised(room: Path, error: BaseException) -> Outcome:
 
 @attack("exception_without_a_text")
 def exception_without_a_text(room: Path) -> Outcome:
-    nowhere: Any = "not a number"
-    return raised(room, SyntaxError("odd", ("file", 1, nowhere, "text")))
+    nowhere: Any = 5
+    return raised(room, SyntaxError("odd", (nowhere, 1, 1, "text")))
 
 
 @twin("exception_without_a_text")

@@ -12,6 +12,10 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.ports import SutResult
 
 
+class NothingReturned(TypeError):  # noqa: N818 - its name is shown, and says what happened
+    """A system under test returned None: perhaps it has changed the files of its copy instead."""
+
+
 def encode_result(result: object) -> bytes:
     """Write a returned mapping or SutResult as JSON. May raise whatever the foreign object raises."""
     wrapped = result if isinstance(result, SutResult) else SutResult(harness_output=_mapping(result))
@@ -30,6 +34,8 @@ def encode_result(result: object) -> bytes:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
+    if value is None:
+        raise NothingReturned('returned None, not a mapping such as {"files": {PATH: TEXT}}')
     if not isinstance(value, Mapping):
         raise TypeError(f"returned {type(value).__name__}, not a mapping")
     return value

@@ -8,39 +8,38 @@ it is left behind and its late result is never read.
 import asyncio
 import contextlib
 import inspect
+import os
+import sys
 import threading
 import time
-import traceback
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TypeVar
 
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner, SystemUnderTest
-from codegenie.eval.sanitising import one_line
-from codegenie.eval.suts.encoding import encode_result
-from codegenie.eval.suts.results import read_result
-
-T = TypeVar("T")
+from codegenie.eval.sanitising import Redactor, one_line
+from codegenie.eval.suts.encoding import NothingReturned, encode_result
+from codegenie.eval.suts.raised import OwnCode, Raised, attempted, describe, guarded
+from codegenie.eval.suts.results import fault_of, read_result
 
 
 @dataclass(frozen=True, slots=True)
 class _Returned:
-    """What a call came to: encoded bytes or the text of an error, and when. No foreign object."""
+    """What a call came to: encoded bytes or what is told of an error, and when. No foreign object."""
 
     result: bytes
-    error: str | None
+    error: Raised | None
     at: float
 
 
 class _CallThread:
     """One daemon thread that makes calls one after the other."""
 
-    def __init__(self, system: SystemUnderTest) -> None:
+    def __init__(self, system: SystemUnderTest, own: OwnCode) -> None:
         self._system = system
+        self._own = own
         self._calls: SimpleQueue[tuple[SutCase, Future[_Returned]] | None] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[bytes] | None = None
@@ -73,9 +72,10 @@ class _CallThread:
                 future.set_result(self._outcome(case))
 
     def _outcome(self, case: SutCase) -> _Returned:
-        result, error = _guarded(lambda: self._call_once(case))
-        problem = None if error is None else _text_of(error)
-        return _Returned(result or b"", problem, time.monotonic())
+        result, error = attempted(lambda: self._call_once(case))
+        nothing = isinstance(error, NothingReturned)
+        raised = None if error is None else describe(error, self._own, returned_nothing=nothing)
+        return _Returned(result or b"", raised, time.monotonic())
 
     def _call_once(self, case: SutCase) -> bytes:
         # A loop for each call: nothing that one case left running is there for the next.
@@ -91,23 +91,6 @@ class _CallThread:
         return encode_result(await returned if inspect.isawaitable(returned) else returned)
 
 
-def _text_of(error: BaseException) -> str:
-    """Return the last line of a traceback, made by the standard library: `__str__` is foreign code as well.
-
-    So are the attributes of a SyntaxError and the name of a type, over which the standard library stumbles.
-    """
-    lines, _ = _guarded(lambda: traceback.format_exception_only(error))
-    return "".join(lines or ["an exception that cannot be shown"])
-
-
-def _guarded(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-    """Do what runs foreign code; whatever it raises comes back as a value."""
-    try:
-        return work(), None
-    except BaseException as error:  # noqa: BLE001 - SystemExit of foreign code ends a case, not us
-        return None, error
-
-
 class InProcessSut(SutRunner):
     """Asks a caller's object, one thread per call under way."""
 
@@ -118,6 +101,9 @@ class InProcessSut(SutRunner):
         kind = system if inspect.isroutine(system) else type(system)
         self.identity = SutIdentity(spec=one_line(f"in-process:{kind.__module__}.{kind.__qualname__}"))
         self._system = system
+        file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+        self._own = OwnCode(guarded(os.getcwd, os.path.dirname(file)), file)
+        self._redactor = Redactor(os.environ)
         self._idle: list[_CallThread] = []
 
     async def prepare(self) -> None:
@@ -125,7 +111,7 @@ class InProcessSut(SutRunner):
 
     async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
         """Return the object's output, or a fault for whatever it did instead."""
-        thread = self._idle.pop() if self._idle else _CallThread(self._system)
+        thread = self._idle.pop() if self._idle else _CallThread(self._system, self._own)
         deadline = time.monotonic() + seconds
         call = asyncio.wrap_future(thread.call(case))
         returned: _Returned | None = None
@@ -142,7 +128,7 @@ class InProcessSut(SutRunner):
         if returned is None or returned.at > deadline:
             return SutFault("sut.timeout", f"no result within {seconds:g} s")
         if returned.error is not None:
-            return SutFault("sut.exception", returned.error)
+            return fault_of(returned.error, self._redactor)
         return read_result(returned.result)
 
     async def close(self) -> None:

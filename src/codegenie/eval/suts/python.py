@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from codegenie.eval.processes import ProcessEnd, ProcessRequest
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.snapshot import run_directory
 from codegenie.eval.streams import read_head, stream_file
-from codegenie.eval.suts.results import read_result
+from codegenie.eval.suts.raised import RAISED_BYTES
+from codegenie.eval.suts.results import read_raised, read_result
 
 _CHILD_PROGRAM = Path(__file__).with_name("python_child.py")
 _PROCESS_LIMITS = {"RLIMIT_CORE": 0}
@@ -74,6 +75,16 @@ def find_module_file(module: str, import_from: str) -> Path:
     return Path(spec.origin)
 
 
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """What one call left behind."""
+
+    end: ProcessEnd
+    result: bytes
+    raised: bytes
+    log: bytes
+
+
 class PythonSut(SutRunner):
     """Calls a function of a module in a fresh interpreter for each case."""
 
@@ -113,50 +124,57 @@ class PythonSut(SutRunner):
         with run_directory() as home:
             # Keepers that know the directory remove it should we be killed while a large library loads.
             self._keepers = keeper_pool(home, _PROCESS_LIMITS)
-            end, result, log = await self._call(None, str(home), LIMITS.sut_check_seconds)
-        self._check_unchanged(result)
-        if result != b"found":
-            problem = "took too long" if end.timed_out else self._last_line(log) or "ended by itself"
+            called = await self._call(None, str(home), LIMITS.sut_check_seconds)
+        self._check_unchanged(called.result)
+        if called.result != b"found":
+            problem = "took too long" if called.end.timed_out else self._last_words(called)
             raise SutSpecInvalid(
-                f"cannot import {self.identity.spec}: {self._redactor.detail(problem)}",
+                f"cannot import {self.identity.spec}: {problem or 'ended by itself'}",
                 where=self._import_from,
             )
 
     async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
         """Return what the function returned in time, or a fault."""
-        end, result, log = await self._call(case, os.path.dirname(case.input_dir), seconds)
-        self._check_unchanged(result)
+        called = await self._call(case, os.path.dirname(case.input_dir), seconds)
+        end, log = called.end, called.log
+        self._check_unchanged(called.result)
         if end.timed_out:
             return SutFault("sut.timeout", f"no result within {seconds:g} s", log=log)
+        if end.exit_code == 0 and called.result:
+            return replace(read_result(called.result), log=log)
+        raised = read_raised(called.raised, self._redactor)
+        if raised is not None:
+            return replace(raised, log=log)
         if end.exit_code == 0:
-            return replace(read_result(result), log=log)
+            return replace(read_result(b""), log=log)
         how = "supervisor_killed" if end.lost else f"exit:{end.exit_code}"
         if end.signal:
             how = f"signal:{end.signal}"
         last = self._last_line(log)
         return SutFault("sut.exception", f"{how}: {last}" if last else how, log=log)
 
-    async def _call(
-        self, case: SutCase | None, directory: str, seconds: float
-    ) -> tuple[ProcessEnd, bytes, bytes]:
+    async def _call(self, case: SutCase | None, directory: str, seconds: float) -> _Called:
         request = {**self._request, "case": None if case is None else asdict(case)}
         with (
             stream_file(json.dumps(request).encode()) as stdin,
             stream_file() as answer,
+            stream_file() as raised,
             _drained_pipe() as (log, tail),
         ):
             async with self._keepers.borrowed() as keeper:
                 end = await keeper.run(
                     ProcessRequest(
-                        argv=(sys.executable, "-s", "-P", "-B", str(_CHILD_PROGRAM)),
+                        # -u: what waits in a buffer is lost with an agent that hangs or is killed.
+                        argv=(sys.executable, "-u", "-s", "-P", "-B", str(_CHILD_PROGRAM)),
                         directory=directory,
                         environment=sut_environment(self._pass_names, self._environment, directory),
-                        streams=(stdin, log, log, answer),
+                        streams=(stdin, log, log, answer, raised),
                         seconds=seconds,
                     )
                 )
             result, _ = read_head(answer, LIMITS.sut_output_bytes + 1)
-        return end, result, bytes(tail)
+            told, _ = read_head(raised, RAISED_BYTES)
+        return _Called(end, result, told, bytes(tail))
 
     def _check_unchanged(self, result: bytes) -> None:
         if result == b"changed":
@@ -165,6 +183,10 @@ class PythonSut(SutRunner):
                 where=self._request["file"],
                 hint="a run measures one agent: start it again, and leave its file alone meanwhile",
             )
+
+    def _last_words(self, called: _Called) -> str:
+        raised = read_raised(called.raised, self._redactor)
+        return self._redactor.detail(self._last_line(called.log)) if raised is None else raised.detail
 
     def _last_line(self, log: bytes) -> str:
         text = log.decode("utf-8", "replace")

@@ -1,5 +1,7 @@
 """The child's side of `python:module:attr`: import, call, write the result to descriptor 3.
 
+An exception is told on descriptor 4, from the exception itself.
+
 A program, run by path in a process of its own and imported by nobody. Standard output and error belong to
 the system under test; the result has a descriptor of its own, so no print can be taken for it.
 """
@@ -16,14 +18,17 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 # Behind everything else: where the harness is not installed, it is still found.
 sys.path.append(str(Path(__file__).parents[3]))
 
 from codegenie.eval.ports import SutCase
-from codegenie.eval.suts.encoding import encode_result
+from codegenie.eval.suts.encoding import NothingReturned, encode_result
+from codegenie.eval.suts.raised import OwnCode, attempted, describe, guarded
 
 _RESULT = 3
+_RAISED = 4
 
 
 class _Changed(Exception):  # noqa: N818 - says that there is nothing to run
@@ -88,43 +93,57 @@ async def _answer(system: object, case: object) -> object:
     return await result if inspect.isawaitable(result) else result
 
 
-def _write(raw: bytes) -> None:
+def _write(descriptor: int, raw: bytes) -> None:
     view = memoryview(raw)
     while view:
-        view = view[os.write(_RESULT, view) :]
+        view = view[os.write(descriptor, view) :]
+
+
+def _serve(request: dict[str, Any]) -> None:
+    sys.path.insert(0, request["import_from"])
+    try:
+        system = _resolve(_import(request), request["attribute"])
+    except _Changed:
+        _write(_RESULT, b"changed")
+        return
+    if not callable(system):
+        raise TypeError(f"{request['module']}:{request['attribute']} is not callable")
+    if request["case"] is None:
+        _write(_RESULT, b"found")
+        return
+    result = asyncio.run(_answer(system, SutCase(**request["case"])))
+    _write(_RESULT, encode_result(result))
+
+
+def _tell(error: BaseException, request: dict[str, Any]) -> None:
+    """Say what ended the call: all of it in the log, and in short where the harness reads it."""
+    own = OwnCode(request["import_from"], request["file"])
+    raised = describe(error, own, returned_nothing=isinstance(error, NothingReturned))
+    guarded(lambda: _write(_RAISED, raised.encoded()), None)
+    if not isinstance(error, SystemExit):
+        guarded(lambda: sys.excepthook(type(error), error, error.__traceback__), None)
+    elif not isinstance(error.code, int | None):
+        guarded(lambda: sys.stderr.write(f"{error.code}\n"), 0)
 
 
 def main() -> int:
     """Serve the one request on standard input; any exit but 0 with a result is a fault of the SUT."""
     request = json.load(sys.stdin)
-    sys.path.insert(0, request["import_from"])
-    try:
-        system = _resolve(_import(request), request["attribute"])
-    except _Changed:
-        _write(b"changed")
+    _, error = attempted(lambda: _serve(request))
+    if error is None:
         return 0
-    if not callable(system):
-        raise TypeError(f"{request['module']}:{request['attribute']} is not callable")
-    if request["case"] is None:
-        _write(b"found")
-        return 0
-    result = asyncio.run(_answer(system, SutCase(**request["case"])))
-    _write(encode_result(result))
-    return 0
+    _tell(error, request)
+    code = error.code if isinstance(error, SystemExit) else 1
+    # Whatever the number with which it called exit: there is no result.
+    return code if isinstance(code, int) else int(code is not None)
 
 
 def _leave(code: int) -> None:
     """End at once: threads that the system under test left running must not hold back its result."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    guarded(sys.stdout.flush, None)
+    guarded(sys.stderr.flush, None)
     os._exit(code)
 
 
 if __name__ == "__main__":
-    try:
-        _leave(main())
-    except SystemExit as leaving:
-        # The system under test called exit itself. Whatever the number, there is no result.
-        if not isinstance(leaving.code, int | None):
-            sys.stderr.write(f"{leaving.code}\n")
-        _leave(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
+    _leave(main())

@@ -5,7 +5,11 @@ from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.ports import SutAnswer, SutFault
+from codegenie.eval.sanitising import Redactor, one_line
+from codegenie.eval.suts.raised import MESSAGE_CHARACTERS, RAISED_BYTES, Raised
 from codegenie.eval.validation import unquoted
+
+_PLACE_CHARACTERS = 80
 
 
 def read_result(raw: bytes) -> SutAnswer | SutFault:
@@ -30,3 +34,35 @@ def _is_cost(cost: object) -> bool:
     if isinstance(cost, bool) or not isinstance(cost, int | float):
         return False
     return 0 <= cost <= LIMITS.cost_usd
+
+
+def read_raised(raw: bytes, redactor: Redactor) -> SutFault | None:
+    """Turn what a child told of its exception into a fault; None where it told nothing that we can read."""
+    try:
+        told = decode_json(raw, RAISED_BYTES)
+    except DecodingRefused:
+        return None
+    if not isinstance(told, dict) or told.keys() != set(Raised._fields):
+        return None
+    if [type(told[name]) for name in Raised._fields] != [str, str, str, bool]:
+        return None
+    return fault_of(Raised(**told), redactor)
+
+
+def fault_of(raised: Raised, redactor: Redactor) -> SutFault:
+    """Write an exception as one line, `type: message (file:line)`; where it is cut, the place stays."""
+    message = raised.message
+    # Clean first and shorten after, and where it was cut already, half a secret may stand there.
+    cut = len(message) >= MESSAGE_CHARACTERS
+    message = redactor.clean_head(message) if cut else redactor.clean(message)
+    place = one_line(redactor.clean(raised.place), LIMITS.text_characters)
+    if len(place) > _PLACE_CHARACTERS:
+        place = "…" + place[1 - _PLACE_CHARACTERS :]
+    shown = f" ({place})" if place else ""
+    kind = redactor.clean(raised.type)
+    text = f"{kind}: {message}" if message else kind
+    return SutFault(
+        "sut.exception",
+        one_line(text, LIMITS.detail_characters - len(shown)) + shown,
+        returned_nothing=raised.returned_nothing,
+    )

@@ -1,0 +1,128 @@
+"""An exception of a system under test as three short texts: its type, its message, and where it was raised.
+
+The texts are made where the exception lives, from the exception itself: the last line of a log may be
+anything. Almost every attribute of an exception can be foreign code, so each text is made under a guard.
+A SUT child imports this module on every call, so it costs the standard library and nothing else.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar, cast
+
+T = TypeVar("T")
+
+MESSAGE_CHARACTERS = 2_000
+"""A longer message is cut here; what is shown of it is a tenth of that."""
+
+RAISED_BYTES = 64 * 1024
+"""More than the three texts take as JSON."""
+
+_NAME_CHARACTERS = 100
+_PLACE_CHARACTERS = 400
+_GROUPS = 32
+_INSTALLED = {"site-packages", "dist-packages"}
+_LIBRARY = os.path.dirname(os.__file__)
+_HARNESS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Raised(NamedTuple):
+    """What is told of an exception. No text of it is printable or free of secrets yet."""
+
+    type: str
+    message: str
+    place: str
+    returned_nothing: bool = False
+
+    def encoded(self) -> bytes:
+        """Write it as JSON, for the descriptor on which the harness reads it."""
+        # Half a character stands in no document that we read.
+        texts = {name: value for name, value in self._asdict().items() if isinstance(value, str)}
+        whole = {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
+        return json.dumps({**self._asdict(), **whole}).encode()
+
+
+class OwnCode(NamedTuple):
+    """Which files are the agent's own: those of its package, and those of the directory it was started in."""
+
+    directory: str
+    file: str
+
+    def place(self, path: str, line: int) -> str | None:
+        """Return `file:line` if the file is the agent's own, and None if a library has it."""
+        if not os.path.isabs(path) or path.startswith((_LIBRARY + os.sep, _HARNESS + os.sep)):
+            return None
+        package = os.path.dirname(self.file)
+        for root, shown_from in ((self.directory, self.directory), (package, os.path.dirname(package))):
+            inner = _below(path, root)
+            if inner and not _INSTALLED & {*inner.split(os.sep), os.path.basename(root)}:
+                return f"{_below(path, shown_from)}:{line}"
+        return f"{os.path.basename(path)}:{line}" if path == self.file else None
+
+
+def _below(path: str, root: str) -> str | None:
+    prefix = root.rstrip(os.sep) + os.sep
+    return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def describe(error: BaseException, own: OwnCode, *, returned_nothing: bool = False) -> Raised:
+    """Tell of an exception whatever can be told; never raises."""
+    leaf = guarded(lambda: _first_of_group(error), error)
+    message = guarded(lambda: _message(error), "(its message cannot be shown)")
+    if leaf is not error:
+        inner = guarded(lambda: _message(leaf), "(its message cannot be shown)")
+        message = f"{message}: {_name(leaf)}: {inner}" if inner else f"{message}: {_name(leaf)}"
+    place = guarded(lambda: _place(leaf, own) or _place(error, own), "")
+    return Raised(
+        _name(error)[:_NAME_CHARACTERS],
+        message[:MESSAGE_CHARACTERS],
+        place[-_PLACE_CHARACTERS:],
+        returned_nothing,
+    )
+
+
+def attempted(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """Do what runs foreign code; whatever it raises comes back as a value."""
+    try:
+        return work(), None
+    except BaseException as error:  # noqa: BLE001 - SystemExit of foreign code ends a case, not us
+        return None, error
+
+
+def guarded(work: Callable[[], T], otherwise: T) -> T:
+    """Do what may run foreign code, and return another value if it raises."""
+    result, error = attempted(work)
+    return cast("T", result) if error is None else otherwise
+
+
+def _name(error: BaseException) -> str:
+    # By the slot of `type` itself: a metaclass can answer with anything.
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return name
+
+
+def _message(error: BaseException) -> str:
+    known = isinstance(error, SyntaxError) and isinstance(error.msg, str)
+    # By the method of `str` itself, which returns plain strings: a text may be of a class of its own.
+    return " ".join(str.split(error.msg if known else str(error)))  # type: ignore[attr-defined]
+
+
+def _first_of_group(error: BaseException) -> BaseException:
+    for _ in range(_GROUPS):
+        if not isinstance(error, BaseExceptionGroup):
+            break
+        error = error.exceptions[0]
+    return error
+
+
+def _place(error: BaseException, own: OwnCode) -> str:
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        place = own.place(error.filename, error.lineno)
+        if place is not None:
+            return place
+    place = None
+    step = error.__traceback__
+    while step is not None:
+        place = own.place(step.tb_frame.f_code.co_filename, step.tb_lineno) or place
+        step = step.tb_next
+    return place or ""
