@@ -141,6 +141,15 @@ BROKEN: dict[str, dict[str, Edit]] = {
         "code": appended("registration.py", "import os\n"),
         "a computed minimum": replaced("registration.py", '"bronze": 3', '"bronze": 1 + 2'),
     },
+    "F011": {
+        "a word in the wrong place": appended("rubric.py", "def broken(:\n"),
+        "a block that is not indented": put("rubric_lib/deep/x.py", "if True:\npass\n"),
+        "a return in no function": appended("rubric.py", "return 1\n"),
+        "half a bracket": put("rubric_lib/x.py", "x = (\n"),
+        "nested too deeply": put("rubric_lib/x.py", "x = " + "-" * 500_000 + "1\n"),
+        "a chain that is too long": put("rubric_lib/x.py", "x = " + "+".join(["y"] * 100_000) + "\n"),
+        "a name of another module's syntax": put("rubric_lib/x.py", "print 'hello'\n"),
+    },
     "F020": {"a computed key": key('"a" + "b"'), "a call": appended("breakdown_keys.py", "print('x')\n")},
     "F021": {
         "as written": key('"llm_confidence"'),
@@ -233,6 +242,15 @@ BENIGN: dict[str, Edit] = {
     "an executable file that a case is about": digested(
         put(f"{INPUT}/run.sh"), mode(f"{INPUT}/run.sh", 0o755)
     ),
+    "a rubric that would fail as soon as it ran": in_turn(
+        put("rubric_lib/x.py", "import not_there\nraise SystemExit(not_defined)\n"),
+        prepended("rubric.py", "import os; os._exit(3)\n"),
+    ),
+    "a rubric that warns": appended("rubric.py", 'X = "\\d" is 1\n'),
+    "code that does not compile and is no part of the rubric": digested(
+        put(f"{INPUT}/x.py", "def broken(:\n"), put("rubric_lib/x.py.txt", "def broken(:\n")
+    ),
+    "a long rubric": put("rubric_lib/x.py", "def f():\n    return 1\n" * 20_000),
     "a rubric in several files": put("rubric_lib/deep/x.py", "X = 1\n"),
     "a file in a case that is no text": digested(put(f"{INPUT}/x.png", b"\x89PNG\0\xff")),
     "text of the world": in_turn(

@@ -197,8 +197,8 @@ def test_an_honest_rubric_may_use_other_processes_and_threads(tmp_path: Path, me
     assert (score.passed, score.failure_modes) == (True, ())
 
 
-def test_a_rubric_that_does_not_compile_is_malformed_by_name(tmp_path: Path) -> None:
-    report = run_bench(write_bench(tmp_path, "def broken(:\n"))
+def test_a_rubric_that_compiles_what_is_no_python_is_malformed_by_name(tmp_path: Path) -> None:
+    report = run_bench(write_bench(tmp_path, "compile('def broken(:', 'x', 'exec')\n"))
 
     code, detail = outcome(report, "one")
     assert code == "rubric.malformed_output"

@@ -59,7 +59,7 @@ def grown(place: Path) -> Path:
     (case / "input/deep/er/tool.sh").chmod(0o755)
     (case / "input/empty").mkdir()
     for file in ("rubric_lib/a/b/c.py", "rubric_lib/d.py"):
-        sparse(3)(bench / file)
+        sparse(0)(bench / file)
     write_manifest(bench)
     return bench
 

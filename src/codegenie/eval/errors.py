@@ -13,6 +13,7 @@ EvalError                                  exit
 │       ├── RegistrationInvalid
 │       ├── BreakdownKeysInvalid
 │       ├── FailureModeTaxonomyInvalid
+│       ├── RubricInvalid                       rubric.py or a module of rubric_lib/ does not compile
 │       ├── DigestManifestInvalid               a missing or an extra entry in cases/digests.yaml
 │       └── BenchCaseLoadError
 │           └── BenchCaseIDCollision
@@ -111,6 +112,10 @@ class BreakdownKeysInvalid(BenchInvalid):
 
 class FailureModeTaxonomyInvalid(BenchInvalid):
     """`failure_modes.yaml` is not a taxonomy that we can judge by."""
+
+
+class RubricInvalid(BenchInvalid):
+    """`rubric.py`, or a module of `rubric_lib/`, does not compile: no case could be judged."""
 
 
 class DigestManifestInvalid(BenchInvalid):

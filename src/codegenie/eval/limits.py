@@ -35,6 +35,11 @@ class Limits:
     # A registration is 20 lines; the parser of 3.11 is recursive, so its input stays small.
     python_bytes: int = 16 * KIB
     yaml_bytes: int = 256 * KIB
+    # A rubric of 1 MiB compiles in half a second; one f-string of 900 KB takes 100 s, a list of names 570 MB.
+    compile_cpu_seconds: int = 20
+    compile_memory_bytes: int = 1024 * MIB
+    # On a machine so busy that this is not enough, nothing is the rubric's fault.
+    compile_seconds: float = 120.0
     # Our own records are three levels deep; json.loads recurses in C.
     nesting: int = 32
     # Three bytes of JSON can be a value, and a value takes some hundred bytes of memory: 16 MiB took 430 MB.

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,14 @@ from codegenie.eval.bench_grammar import (
     read_taxonomy,
 )
 from codegenie.eval.canonical import TreeHasher, digest_json
+from codegenie.eval.compiling import source_problems
 from codegenie.eval.errors import (
     BenchCaseDigestMismatch,
     BenchCaseLoadError,
     BenchInvalid,
     DigestManifestInvalid,
     HarnessFailure,
+    RubricInvalid,
     TaskClassAlreadyRegistered,
     TaskClassNotFound,
 )
@@ -203,7 +205,21 @@ def _read_rubric(directory: Path, program: bytes) -> tuple[tuple[SourceFile, ...
         check_reviewable(file.path, file.content)
         hasher.begin(file.path, len(file.content), executable=file.executable)
         hasher.content(file.content)
+    _check_compiles(files)
     return tuple(files), hasher.hexdigest()
+
+
+def _check_compiles(files: Sequence[SourceFile]) -> None:
+    """Refuse a rubric that could not even start: every case would be the bench's fault."""
+    hint = "mend it; `codegenie eval fence` shows all that is wrong with the bench"
+    for problem in source_problems(python_sources((file.path, file.content) for file in files)):
+        where = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
+        raise RubricInvalid(f"the rubric {problem.message}", where=where, hint=hint)
+
+
+def python_sources(files: Iterable[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
+    """Return those files of a rubric that an interpreter would compile."""
+    return tuple((path, content) for path, content in files if path.endswith(".py"))
 
 
 def case_directories(cases: Path) -> list[str]:

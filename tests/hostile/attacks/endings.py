@@ -3,8 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import answered, call, environment, eval_argv
+from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
+from tests.command_line import answered, asked, call, environment, eval_argv, write_agent
 from tests.hostile.workshop import ForeignAgent, ask, policy_in
 from tests.log_workshop import record_run
 from tests.portfolio.stage import Outcome, attack, twin
@@ -85,6 +85,48 @@ def half_a_run_ends_green(room: Path) -> Outcome:
 @twin("half_a_run_ends_green")
 def a_whole_run_ends_green(room: Path) -> Outcome:
     return ended(room, "--max-cost-usd", "5")
+
+
+def judged_by(room: Path, rubric: str) -> Outcome:
+    """Measure an agent by this rubric, on two cases of which the second is called `two`."""
+    write_bench(room / "bench", rubric, cases=["one", "two"])
+    (room / "agent.py").write_text("def solve(case):\n    return {}\n", encoding="utf-8")
+    said = ask(room, *AGENT)
+    unjudged = "0 scored" in said.out and said.code == 0
+    return Outcome(f"exit {said.code}", "a run that judged nobody ended with 0" if unjudged else None)
+
+
+@attack("broken_judge_ends_green")
+def broken_judge_ends_green(room: Path) -> Outcome:
+    return judged_by(room, "import not_there\n")
+
+
+@twin("broken_judge_ends_green")
+def judge_that_breaks_on_one_case(room: Path) -> Outcome:
+    return judged_by(
+        room, HONEST_RUBRIC.replace("score = ", "assert request['case']['case_id'] == 'one'\nscore = ")
+    )
+
+
+def asked_with(room: Path, last_line: str) -> Outcome:
+    """Give a rubric one more line, and see whether an agent is asked."""
+    write_bench(room / "bench")
+    with (room / "bench" / TASK_CLASS / "rubric.py").open("a", encoding="utf-8") as rubric:
+        rubric.write(last_line)
+    calls = write_agent(room)
+    said = ask(room, *AGENT)
+    wasted = "the agent was asked for nothing" if asked(calls) and "0 scored" in said.out else None
+    return Outcome(f"exit {said.code}", wasted)
+
+
+@attack("agents_asked_for_nothing")
+def agents_asked_for_nothing(room: Path) -> Outcome:
+    return asked_with(room, "def broken(:\n")
+
+
+@twin("agents_asked_for_nothing")
+def rubric_with_one_more_function(room: Path) -> Outcome:
+    return asked_with(room, "\ndef broken():\n    return not_defined\n")
 
 
 def verdict_on(room: Path, agent: ForeignAgent) -> Outcome:

@@ -23,12 +23,12 @@ from codegenie.eval.errors import SettingsInvalid
 from codegenie.eval.gating import Gatekeeper, load_policy
 from codegenie.eval.inspection import verify_log
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import RunOptions, RunPlan
+from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
 from codegenie.eval.planning import any_of
 from codegenie.eval.ports import SutRunner
 from codegenie.eval.promotion import PromotionVerdict
 from codegenie.eval.recording import RecordedRun
-from codegenie.eval.reporting.terminal import render_report
+from codegenie.eval.reporting.terminal import nothing_judged, render_report
 from codegenie.eval.reporting.verdicts import render_missing, render_verdict
 from codegenie.eval.runner import Runner, SystemClock
 from codegenie.eval.suts.specs import SutRequest, open_sut
@@ -117,7 +117,8 @@ def command(
 ) -> int:
     """Run TASK_CLASS against a system under test and report.
 
-    Exits with 0 whenever a complete report was made, however bad the agent was, and with 4 otherwise.
+    Exits with 0 whenever a complete report was made, however bad the agent was, and with 4 otherwise. A run
+    in which every case is a fault of the bench judged nobody: it is recorded, and exits with 4.
     """
     policy = load_policy(Path(tiers))
     options = _options(
@@ -146,7 +147,11 @@ def command(
         click.echo(json.dumps(_document(recorded, verdict), indent=2))
     else:
         click.echo("\n".join(_lines(recorded, verdict, fresh=fresh)))
-    return signal_code or (0 if recorded.report.complete else _NOT_MEASURED)
+    return signal_code or (0 if _measured(recorded.report) else _NOT_MEASURED)
+
+
+def _measured(report: BenchRunReport) -> bool:
+    return report.complete and nothing_judged(report) is None
 
 
 def _verdict(recorded: RecordedRun, plan: RunPlan, policy: TierPolicy | None) -> PromotionVerdict | None:
@@ -166,7 +171,7 @@ def _document(recorded: RecordedRun, verdict: PromotionVerdict | None) -> dict[s
         "report": recorded.report.model_dump(mode="json"),
         "chain_head": recorded.chain_head,
         "verdict": None if verdict is None else verdict.model_dump(mode="json"),
-        "notes": list(recorded.notes),
+        "notes": [*filter(None, [nothing_judged(recorded.report)]), *recorded.notes],
     }
 
 

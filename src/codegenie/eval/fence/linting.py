@@ -15,13 +15,14 @@ from codegenie.eval.bench_grammar import (
     inspect_taxonomy,
     pycache_hint,
 )
+from codegenie.eval.compiling import source_problems
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.fence.cases import NO_CASES, CaseInspector, SeenCases
 from codegenie.eval.fence.findings import Finding, Notes, Spot
 from codegenie.eval.fence.layout import inspect_bits, inspect_entries, inspect_root
 from codegenie.eval.fence.sufficiency import inspect_counts, inspect_tiers
 from codegenie.eval.fence.targets import Target, find_targets, is_class_name
-from codegenie.eval.fence.text import inspect_text
+from codegenie.eval.fence.text import inspect_text, is_plain_text
 from codegenie.eval.files import (
     UnsafeTree,
     entry_kinds,
@@ -30,7 +31,7 @@ from codegenie.eval.files import (
     walk_files,
 )
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.loader import CLASS_ENTRIES
+from codegenie.eval.loader import CLASS_ENTRIES, python_sources
 
 _FILES = {
     "registration.py": LIMITS.python_bytes,
@@ -139,8 +140,8 @@ class _ClassInspector:
         as_wanted = {name for name, kind in kinds.items() if CLASS_ENTRIES.get(name) == kind}
         files = {name: self._read(descriptor, name) for name in _FILES if name in as_wanted}
         minimums = self._inspect_grammar(files)
-        if "rubric_lib" in as_wanted:
-            self._inspect_library()
+        library = self._inspect_library() if "rubric_lib" in as_wanted else []
+        self._inspect_sources([("rubric.py", files.get("rubric.py") or b""), *library])
         if "cases" not in as_wanted:
             return NO_CASES
         seen = CaseInspector(self._notes, self._directory, self._name).inspect()
@@ -180,8 +181,15 @@ class _ClassInspector:
             kept = problem.topic in {"banned_word", "runner_code"}
             self._notes.add_problem(promise if kept else form, problem)
 
-    def _inspect_library(self) -> None:
+    def _inspect_sources(self, files: Sequence[tuple[str, bytes]]) -> None:
+        # What is no text, or is declared to be in another encoding, is a finding already.
+        texts = [(path, raw) for path, raw in files if is_plain_text(raw)]
+        for problem in source_problems(python_sources(texts)):
+            self._notes.add("F011", Spot(problem.path, problem.line), problem.message)
+
+    def _inspect_library(self) -> list[tuple[str, bytes]]:
         library = self._directory / "rubric_lib"
+        read: list[tuple[str, bytes]] = []
 
         def refused(unsafe: UnsafeTree) -> None:
             self._notes.add_unsafe(unsafe, "rubric_lib")
@@ -195,9 +203,11 @@ class _ClassInspector:
                 if found.executable:
                     self._notes.add("F006", path, "is marked as executable")
                     self.executable.append(path)
-                inspect_text(self._notes, path, found.content(), required=True)
+                read.append((path, found.content()))
+                inspect_text(self._notes, *read[-1], required=True)
         except UnsafeTree as unsafe:
             self._notes.add_unsafe(unsafe, "rubric_lib")
+        return read
 
 
 def _place_of_minimums(registration: bytes) -> Spot:

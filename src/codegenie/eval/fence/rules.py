@@ -77,6 +77,12 @@ RULES: Mapping[str, Rule] = {
         " different readers (threats BL-01, BL-07; ADR-0002).",
         "write it in the form of docs/reference/bench.md",
     ),
+    "F011": Rule(
+        "the rubric does not compile",
+        "A rubric that cannot start judges no case: a run would find nothing but faults of the bench, and ask"
+        " every agent for it. It is compiled in a process of its own and never run (ADR-0002).",
+        "mend the line; rubric.py and every module of rubric_lib/ is Python for the version that runs it",
+    ),
     "F020": Rule(
         "breakdown_keys.py is more than one enumeration of literals",
         "Keys are read and never computed (ADR-0002, ADR-0008).",

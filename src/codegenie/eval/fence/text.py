@@ -52,6 +52,11 @@ def inspect_text(notes: Notes, path: str, raw: bytes, *, required: bool) -> None
         _inspect_python(notes, path, text, declared=required)
 
 
+def is_plain_text(raw: bytes) -> bool:
+    """Say whether a reviewer and Python read the same characters in a file."""
+    return _no_text(raw) is None and foreign_encoding(raw.decode("utf-8")) is None
+
+
 def _no_text(raw: bytes) -> str | None:
     if b"\0" in raw:
         return "holds a NUL and is no text"

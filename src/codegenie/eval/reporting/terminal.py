@@ -28,6 +28,13 @@ def render_report(report: BenchRunReport, reused: int = 0) -> list[str]:
     ]
 
 
+def nothing_judged(report: BenchRunReport) -> str | None:
+    """Say that a run tells nothing of its agent, if every case is a fault of the bench (ADR-0003)."""
+    if report.bench_fault_count < len(report.per_case):
+        return None
+    return "every case is a fault of the bench, and nothing is known of the agent: mend the rubric"
+
+
 def _headline(report: BenchRunReport, reused: int) -> Iterator[str]:
     state = "complete" if report.complete else "INCOMPLETE"
     if report.selection.kind == "partial":
@@ -35,6 +42,9 @@ def _headline(report: BenchRunReport, reused: int) -> Iterator[str]:
     yield f"{report.task_class} · {report.sut.spec} · run {report.run_id} · {state}"
     if report.isolation_class == "subprocess":
         yield "WARNING          nothing confined the rubrics: they could read and change all that you can"
+    unjudged = nothing_judged(report)
+    if unjudged is not None:
+        yield f"NOT MEASURED     {unjudged}"
     status = (
         "" if report.lower_bound_95_status == "ok" else f" ({report.lower_bound_95_status}: certified value)"
     )
