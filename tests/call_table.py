@@ -2,7 +2,7 @@
 
 # name:x86_64:aarch64, as in the source.
 REFUSED = """
-    fadvise64:221:223 flock:73:32 sendmsg:46:211
+    fadvise64:221:223 flock:73:32 fstatfs:138:44 sendmsg:46:211 statfs:137:43 sysinfo:99:179
     _sysctl:156:- accept:43:202 accept4:288:242 acct:163:89 add_key:248:217 adjtimex:159:171
     afs_syscall:183:- bind:49:200 bpf:321:280 cachestat:451:451 capset:126:91 chown:92:- chroot:161:51
     clock_adjtime:305:266 clock_settime:227:112 connect:42:203 create_module:174:- delete_module:176:106
@@ -46,6 +46,7 @@ REFUSED = """
 """Every call up to the last that the filter knows and which a confined program has no business with."""
 
 WELL_KNOWN = """
+    getsockopt:55:209 madvise:28:233 mremap:25:216 statx:332:291 statfs:137:43 fstatfs:138:44 sysinfo:99:179
     preadv2:327:286 pwritev2:328:287 setrlimit:160:164 flock:73:32
         read:0:63 write:1:64 openat:257:56 close:3:57 mmap:9:222 mprotect:10:226 munmap:11:215 brk:12:214
     rt_sigaction:13:134 rt_sigprocmask:14:135 rt_sigreturn:15:139 ioctl:16:29 pread64:17:67 fork:57:-

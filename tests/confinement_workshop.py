@@ -105,19 +105,23 @@ def run_confined(
 
 
 @asynccontextmanager
-async def waiting_copy(launcher: Launcher, source: str = "") -> AsyncIterator[int]:
-    """Give the number of a copy that has run a program and waits; it ends well when we are done."""
+async def waiting_copy(launcher: Launcher, source: str = "", *, seen: bool = True) -> AsyncIterator[int]:
+    """Give the number of a copy that has run a program and waits; it ends well when we are done.
+
+    `seen` says whether it may be looked into, as the probe of a proof may, or is hidden as a rubric is.
+    """
     numbers: list[int] = []
     with ExitStack() as held:
         room = held.enter_context(launcher.room([("rubric.py", (source + WAIT).encode())]))
         stdin, stdout, stderr = (held.enter_context(stream_file()) for _ in range(3))
         running = asyncio.ensure_future(
-            launcher.launch(room, (stdin, stdout, stderr), PATIENCE_SECONDS, numbers.append)
+            launcher.launch(room, (stdin, stdout, stderr), PATIENCE_SECONDS, numbers.append if seen else None)
         )
         try:
             # What is waited for is written by another process.
-            while not (os.pread(stdout, 1, 0) and numbers) and not running.done():  # noqa: ASYNC110
+            while not (os.pread(stdout, 1, 0) and (numbers or not seen)) and not running.done():  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
+            numbers += copies_below_us() if not seen else []
             assert not running.done(), f"it ended by itself: {running.result()}: {_text(stderr)}"
             yield numbers[0]
         finally:
@@ -126,12 +130,19 @@ async def waiting_copy(launcher: Launcher, source: str = "") -> AsyncIterator[in
 
 
 def look_at(
-    isolation_class: IsolationClass, look: Callable[[int], Found], spawn: Spawn = "zygote", source: str = ""
+    isolation_class: IsolationClass,
+    look: Callable[[int], Found],
+    spawn: Spawn = "zygote",
+    *,
+    seen: bool = True,
 ) -> Found:
     """Return what `look` sees of a copy that waits in a class of isolation."""
 
     async def run() -> Found:
-        async with a_launcher(isolation_class, spawn) as launcher, waiting_copy(launcher, source) as number:
+        async with (
+            a_launcher(isolation_class, spawn) as launcher,
+            waiting_copy(launcher, seen=seen) as number,
+        ):
             return look(number)
 
     return asyncio.run(run())
@@ -172,6 +183,12 @@ def children_of(number: int, *, zombies: bool = False) -> list[int]:
             if parent == number and (zombies or is_alive(int(name))):
                 found.append(int(name))
     return sorted(found)
+
+
+def copies_below_us() -> list[int]:
+    """Return the numbers of the copies that run now: we start guardians, these zygotes, and these copies."""
+    zygotes_below = [zygote for guardian in children_of(os.getpid()) for zygote in children_of(guardian)]
+    return [copy for zygote in zygotes_below for copy in children_of(zygote)]
 
 
 def tree_below(number: int) -> list[int]:

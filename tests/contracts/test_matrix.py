@@ -41,6 +41,7 @@ def test_no_two_rows_are_the_same_attack_in_other_words() -> None:
 @every_row
 def test_a_row_speaks_in_two_words_and_names_its_threats(row: Row) -> None:
     assert set(row.expected.values()) <= {SUCCEEDS, STOPPED}
+    assert row.cold in {"", SUCCEEDS, STOPPED} - {row.namespace}
     assert row.threats
     assert all(re.fullmatch(r"[A-Z]{2}-\d\d", threat) for threat in row.threats)
 

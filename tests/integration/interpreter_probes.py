@@ -140,5 +140,6 @@ KNOWN_DIFFERENCES: dict[str, str] = {
     "recursion_depth": _FRAMES,
     "atexit_exits": "an exit function that is not Python code and fails is shown with a frame of ours",
     "closed_stderr": "the number of references to an exception that cannot be shown",
+    "exec_itself": "a program cannot be replaced by another one (`os.exec…`)",
 }
 """What a program can see of the difference, and the words in which docs/reference/spawning.md says so."""

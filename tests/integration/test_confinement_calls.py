@@ -22,6 +22,7 @@ NUMBERS = numbers(WELL_KNOWN, MACHINE)
 PROBE = """\
 import ctypes, json, os, socket
 libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_long
 own = os.getpid()
 
 def call(number, *arguments):
@@ -53,6 +54,33 @@ def errors(
 
 def named(found: Mapping[str, int]) -> dict[str, str]:
     return {name: errno.errorcode.get(error, "no error") for name, error in found.items()}
+
+
+@each_class
+def test_what_counts_for_the_whole_machine_is_neither_taken_nor_told(isolation_class: IsolationClass) -> None:
+    room = "ctypes.create_string_buffer(1024)"
+    pair = "socket.socketpair()[0].detach()"
+    size = "ctypes.byref(ctypes.c_int(1024))"
+    page = "libc.mmap(None, 4096, 3, 0x22, -1, 0)"
+    calls = {
+        "sysinfo": f"{NUMBERS['sysinfo']}, {room}",
+        "statfs": f"{NUMBERS['statfs']}, b'.', {room}",
+        "fstatfs": f"{NUMBERS['fstatfs']}, 0, {room}",
+        "statx": f"{NUMBERS['statx']}, -100, b'.', 0, 0x1000, {room}",
+        "huge pages": f"{NUMBERS['mmap']}, 0, 2 << 20, 3, 0x40022, -1, 0",
+        "push out": f"{NUMBERS['madvise']}, {page}, 4096, 21",
+        "cookie": f"{NUMBERS['getsockopt']}, {pair}, 1, 57, {room}, {size}",
+        "descriptor of the peer": f"{NUMBERS['getsockopt']}, {pair}, 1, 77, {room}, {size}",
+        "kind of a socket": f"{NUMBERS['getsockopt']}, {pair}, 1, 3, {room}, {size}",
+        "a hint": f"{NUMBERS['madvise']}, {page}, 4096, 4",
+        "pages": f"{NUMBERS['mmap']}, 0, 2 << 20, 3, 0x22, -1, 0",
+    }
+    free = dict.fromkeys(("kind of a socket", "a hint", "pages"), "no error")
+    assert named(errors(isolation_class, calls)) == {
+        **dict.fromkeys(calls, "EPERM"),
+        "statx": "ENOSYS",
+        **free,
+    }
 
 
 @each_way

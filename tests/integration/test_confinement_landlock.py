@@ -120,8 +120,22 @@ def test_a_library_is_read_and_not_executed(isolation_class: IsolationClass) -> 
     found = attempts(
         isolation_class,
         {"read": f"os.open({library!r}, os.O_RDONLY)", "execute": f"os.execv({library!r}, ['libc'])"},
+        "cold",
     )
     assert found == {"read": "done", "execute": "EACCES"}
+
+
+@each_class
+def test_a_copy_starts_no_other_program_not_even_its_own_interpreter(isolation_class: IsolationClass) -> None:
+    deeds = {
+        "itself": f"os.execv({real_interpreter()!r}, ['chosen'])",
+        "a shell": "os.execv('/bin/sh', ['sh'])",
+    }
+    assert attempts(isolation_class, deeds) == {"itself": "EPERM", "a shell": "EPERM"}
+    # The control: where a fresh interpreter is started, the call is free and Landlock decides.
+    assert attempts(isolation_class, {"a shell": "os.execv('/bin/sh', ['sh'])"}, "cold") != {
+        "a shell": "EPERM"
+    }
 
 
 # With the filter gone, what is left is Landlock: each row below is its alone.

@@ -306,7 +306,7 @@ def test_a_zygote_that_hears_nothing_is_ended_all_the_same_when_the_harness_dies
     isolation_class: IsolationClass, tmp_path: Path
 ) -> None:
     # Nor is it tied to its guardian, which would be the second way.
-    loose = edited_package(tmp_path, ("guardian.py", "        tie_to_parent(parent)\n", ""))
+    loose = edited_package(tmp_path, ("guardian.py", "        tie_to_parent(self._number)\n", ""))
     with a_running_harness(isolation_class, "zygote", tmp_path, package=loose) as running:
         os.kill(running.tree["zygote"], signal.SIGSTOP)
         running.kill("harness")

@@ -32,7 +32,7 @@ NO_NEW_PRIVILEGES = "        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)\n  
 STEPS: dict[str, tuple[tuple[IsolationClass, ...], str, str]] = {
     "tie to the zygote": (CONFINED, "zygote.py", "            tie_to_parent(self._number)\n"),
     "a session": (CONFINED, "zygote.py", "            os.setsid()\n"),
-    "be seen": (CONFINED, "zygote.py", "            syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)\n"),
+    "not to be seen": (CONFINED, "zygote.py", "            if seen:\n"),
     "mount the room": (("namespace",), "lockdown.py", "        entries, size = measure(room)\n"),
     "enter the room": (("namespace",), "namespaces.py", "    os.chdir(layout.ROOM)\n"),
     "unpack": (("namespace",), "lockdown.py", "        unpack(room)\n"),
@@ -78,16 +78,20 @@ def test_a_step_that_fails_in_the_copy_is_told_and_nothing_has_run(
 # The same for the steps by which a zygote is made.
 LOOK = '        self._check("mnt", "uts", "ipc", "pid", "net")\n'
 NAME = '        syscalls.call("sethostname", HOST_NAME.encode(), len(HOST_NAME))\n'
+HIDE = "        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)\n"
+DOMAIN = '        syscalls.call("setdomainname", DOMAIN_NAME.encode(), len(DOMAIN_NAME))\n'
+FILTER = "        code = program(syscalls.MACHINE, metadata=metadata, execution=execution)\n"
 STEPS_OF_A_ZYGOTE: dict[str, tuple[tuple[IsolationClass, ...], str, str]] = {
     "look at the namespaces": (("namespace",), "namespaces.py", LOOK),
     "look at the user namespace": (("namespace",), "namespaces.py", '        self._check("user")\n'),
     "name": (("namespace",), "namespaces.py", NAME),
-    "root": (("namespace",), "namespaces.py", "        syscalls.pivot_into(self._cage)\n"),
+    "domain": (("namespace",), "namespaces.py", DOMAIN),
+    "root": (("namespace",), "namespaces.py", "        syscalls.pivot_into(CAGE)\n"),
     "bounding set": (("namespace",), "namespaces.py", "        syscalls.drop_bounding_set()\n"),
-    "tie to the guardian": (CONFINED, "guardian.py", "        tie_to_parent(parent)\n"),
-    "not to be seen": (CONFINED, "guardian.py", "        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)\n"),
+    "tie to the guardian": (CONFINED, "guardian.py", "        tie_to_parent(self._number)\n"),
+    "not to be seen": (("namespace",), "namespaces.py", HIDE),
     "outer rules": (("landlock",), "lockdown.py", "        outer.take_on()\n"),
-    "filter": (CONFINED, "seccomp.py", "        code = program(syscalls.MACHINE, metadata=metadata)\n"),
+    "filter": (CONFINED, "seccomp.py", FILTER),
 }  # fmt: skip
 
 
@@ -119,8 +123,8 @@ def started_from(directory: Path) -> list[int]:
     return found
 
 
-BEFORE_SERVING = "    guardian = Guardian(settings, control)\n"
-BEFORE_ENTERING = "        kind: type[Lockdown] = LandlockLockdown\n"
+BEFORE_SERVING = "        guardian = Guardian(settings, directory, control)\n"
+BEFORE_ENTERING = '        limits, execution = self._settings["limits"], self._program["spawn"] == "cold"\n'
 AFTER_ENTERING = '            control.send({"ready": True})\n'
 IN_THE_LOOP = "            self._forget_the_dead()\n"
 HANG, DIE = "import time; time.sleep(60)\n", "os._exit(3)\n"

@@ -220,6 +220,52 @@ def test_nobody_can_look_into_a_zygote_whose_user_is_everybodys() -> None:
 
 
 @each_class
+def test_a_guardian_is_not_looked_into_by_programs_of_its_user(isolation_class: IsolationClass) -> None:
+    assert look_at(isolation_class, lambda number: tracing(parent_of(parent_of(number)))) == "refused"
+
+
+@each_class
+def test_only_the_probe_of_a_proof_is_looked_into(isolation_class: IsolationClass) -> None:
+    assert look_at(isolation_class, tracing, seen=False) == "refused"
+    assert look_at(isolation_class, lambda number: os.stat(f"/proc/{number}/environ").st_uid, seen=False) == 0
+
+
+@each_way
+def test_no_kind_of_its_memory_goes_into_a_core(isolation_class: IsolationClass, spawn: Spawn) -> None:
+    def look(number: int) -> int:
+        return int(Path(f"/proc/{number}/coredump_filter").read_text(encoding="ascii"), 16)
+
+    assert look_at(isolation_class, look, spawn) == 0
+
+
+@each_class
+def test_a_copy_remembers_no_number_but_its_own(isolation_class: IsolationClass) -> None:
+    # What the interpreter and the C library remember of the thread: the latter in the first words of a
+    # description that `get_ident` names, where exactly one word is the number of the thread.
+    source = (
+        "import ctypes, json, os, threading\n"
+        "words = (ctypes.c_int32 * 256).from_address(threading.get_ident())\n"
+        "print(json.dumps([os.getpid(), threading.main_thread().native_id, os.getpid() in words]))\n"
+    )
+    number, remembered, known = json.loads(run_confined(isolation_class, source).stdout)
+    assert (remembered, known) == (number, True)
+
+
+@each_class
+def test_a_zygote_holds_no_way_to_the_directory_of_the_run(isolation_class: IsolationClass) -> None:
+    def look(number: int) -> list[str]:
+        place = f"/proc/{parent_of(number)}/fd"
+        try:
+            return [os.readlink(f"{place}/{name}") for name in os.listdir(place)]
+        except PermissionError:  # only root may look at a zygote
+            return []
+
+    found = look_at(isolation_class, look)
+    assert bool(found) == AS_ROOT
+    assert [path for path in found if re.search(r"/codegenie-eval-\w+$", path)] == []
+
+
+@each_class
 def test_the_files_that_describe_a_zygote_are_not_its_users(isolation_class: IsolationClass) -> None:
     zygote = look_at(isolation_class, lambda number: os.stat(f"/proc/{parent_of(number)}/environ").st_uid)
     assert zygote == 0

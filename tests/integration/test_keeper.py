@@ -54,6 +54,19 @@ def test_how_a_process_ended_is_told(tmp_path: Path, change: Change) -> None:
     assert late["wall"] < 10
 
 
+def test_a_keeper_is_not_looked_into_by_what_it_starts(tmp_path: Path) -> None:
+    # Without any capability, as the program of an ordinary user is; itself is the control.
+    source = (
+        "import ctypes, os\n"
+        "ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())\n"
+        "os.close(os.open(f'/proc/{os.getpid()}/mem', os.O_RDONLY))\n"
+        "try:\n    os.open(f'/proc/{os.getppid()}/mem', os.O_RDONLY)\n"
+        "except PermissionError:\n    raise SystemExit(7)\n"
+    )
+    with forked_keeper({}) as keeper:
+        assert keeper.ask(source, tmp_path)["exit"] == 7
+
+
 @pytest.mark.parametrize("change", WAYS)
 def test_a_process_that_was_left_behind_is_found_and_ended(tmp_path: Path, change: Change) -> None:
     source = LEAK.format(f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))")

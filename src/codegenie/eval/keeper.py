@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _CONTROL = 0
@@ -41,19 +42,24 @@ _RESTORED_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGI
 
 def become_reaper() -> bool:
     """Ask the kernel to hand us every orphan below us; False where there is no such thing."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER)
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def renounce_privileges() -> bool:
     """See to it that no set-user-id program below us gains any: it could outlive us, or own files of ours."""
-    return _prctl(_PR_SET_NO_NEW_PRIVS)
+    return _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def _prctl(option: int) -> bool:
+def hide() -> bool:
+    """Keep what we start from our own memory. A program that is executed can be looked into again."""
+    return _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def _prctl(option: int, value: int) -> bool:
     if not sys.platform.startswith("linux"):
         return False
     libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.prctl(option, 1, 0, 0, 0) == 0)
+    return bool(libc.prctl(option, value, 0, 0, 0) == 0)
 
 
 def limit_self(limits: dict[str, int]) -> None:
@@ -364,6 +370,7 @@ def main() -> None:
     if settings["renounce_privileges"]:
         renounce_privileges()
     os.umask(0o077)
+    hide()
     try:
         Keeper(settings).serve()
     except Gone:

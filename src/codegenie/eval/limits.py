@@ -71,7 +71,8 @@ class Limits:
     # rlimits of a rubric child: two interpreters' worth of address space, files that fit the disk.
     child_address_space_bytes: int = 2048 * MIB
     child_file_bytes: int = 32 * MIB
-    child_open_files: int = 256
+    # A user may have 16,384 pages in pipes. Sixteen cases of 62 pipes each, at 16 pages a pipe, leave a rest.
+    child_open_files: int = 128
     # Wall clock covers one thread; this stops several from burning all cores for the whole deadline.
     child_cpu_seconds: int = 600
     # Small stacks go around the limit of the address space: 400 threads were made with 32 KiB each.

@@ -74,3 +74,50 @@ def signals_that_wait(ground: Ground) -> Outcome:
     # They are counted for the user: when all are taken, no process of that user can make a timer.
     kept = int(played.loot() or 0)
     return played.outcome(f"{kept} signals wait" if kept > 1_000 else None)
+
+
+def spreads_pages(_plan: Plan) -> str:
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_long
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    spread = 0
+    for number in range(8_000):
+        # A fixed place that is free, a gigabyte and two megabytes from the one before.
+        place = library.mmap((1 << 40) + number * ((1 << 30) + (1 << 21)), 4096, 3, 0x100022, -1, 0)
+        if place != -1:
+            ctypes.c_char.from_address(place).value = b"x"
+            spread += 1
+    return str(spread)
+
+
+@confined_attack("memory_for_page_tables")
+def memory_for_page_tables(ground: Ground) -> Outcome:
+    played = ground.play(spreads_pages)
+    spread = int(played.loot() or 0)
+    return played.outcome(f"{spread} pages have tables of their own" if spread > 100 else None)
+
+
+def moves_pages(_plan: Plan) -> str:
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = library.mremap.restype = ctypes.c_long
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    sizes = [ctypes.c_size_t, ctypes.c_size_t]
+    library.mremap.argtypes = [ctypes.c_void_p, *sizes, ctypes.c_int, ctypes.c_void_p]
+    moved = 0
+    for number in range(8_000):
+        place = library.mmap(None, 4096, 3, 0x22, -1, 0)
+        ctypes.c_char.from_address(place).value = b"x"
+        target = (1 << 40) + number * ((1 << 30) + (1 << 21))
+        moved += library.mremap(place, 4096, 4096, 3, target) == target
+    return str(moved)
+
+
+@confined_attack("memory_for_page_tables_by_moving")
+def memory_for_page_tables_by_moving(ground: Ground) -> Outcome:
+    played = ground.play(moves_pages)
+    moved = int(played.loot() or 0)
+    return played.outcome(f"{moved} pages have tables of their own" if moved > 100 else None)

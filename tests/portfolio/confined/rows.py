@@ -27,6 +27,8 @@ class Row:
     subprocess: str
     landlock: str
     namespace: str
+    # In `namespace` with a fresh interpreter (`--spawn cold`), where that differs.
+    cold: str = ""
     why: str = ""
     met: str = (
         "passed"  # what the hostile case meets where the attack is stopped: the attempt came to its end
@@ -37,10 +39,16 @@ class Row:
         """What the attack comes to, by class."""
         return {"subprocess": self.subprocess, "landlock": self.landlock, "namespace": self.namespace}
 
+    def comes_to(self, way: "Way") -> str:
+        """Return what the attack comes to in a class and by a way to start."""
+        fresh = way == Way("namespace", "cold")
+        return self.cold if fresh and self.cold else self.expected[way.isolation]
+
     @property
     def is_plain(self) -> bool:
         """Whether it succeeds without confinement and nowhere else, so that nothing needs a reason."""
-        return (self.subprocess, self.landlock, self.namespace) == (SUCCEEDS, STOPPED, STOPPED)
+        classes = (self.subprocess, self.landlock, self.namespace)
+        return not self.cold and classes == (SUCCEEDS, STOPPED, STOPPED)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ _X86_64 = {
     "open_by_handle_at": 304, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
     "sched_setattr": 314, "memfd_create": 319, "bpf": 321, "userfaultfd": 323, "shmget": 29, "shmat": 30,
     "shmctl": 31, "semget": 64, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "clone": 56,
-    "rt_sigqueueinfo": 129, "tkill": 200, "tgkill": 234, "rt_tgsigqueueinfo": 297,
+    "rt_sigqueueinfo": 129, "tkill": 200, "tgkill": 234, "rt_tgsigqueueinfo": 297, "statx": 332,
 }  # fmt: skip
 _AARCH64 = {
     "ptrace": 117, "syslog": 116, "personality": 92, "pivot_root": 41, "chroot": 51, "acct": 89, "mount": 40,
@@ -30,7 +30,7 @@ _AARCH64 = {
     "open_by_handle_at": 265, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272,
     "sched_setattr": 274, "memfd_create": 279, "bpf": 280, "userfaultfd": 282, "shmget": 194, "shmat": 196,
     "shmctl": 195, "semget": 190, "msgget": 186, "msgsnd": 189, "msgrcv": 188, "msgctl": 187, "clone": 220,
-    "rt_sigqueueinfo": 138, "tkill": 130, "tgkill": 131, "rt_tgsigqueueinfo": 240,
+    "rt_sigqueueinfo": 138, "tkill": 130, "tgkill": 131, "rt_tgsigqueueinfo": 240, "statx": 291,
 }  # fmt: skip
 _EVERYWHERE = {
     "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426, "open_tree": 428, "fsopen": 430,

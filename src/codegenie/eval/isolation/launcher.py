@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from codegenie.eval.evidence import IsolationProof
+from codegenie.eval.isolation import hiding
 from codegenie.eval.isolation.launching import Launcher
 from codegenie.eval.isolation.proof import strongest_proved
 from codegenie.eval.limits import LIMITS
@@ -12,7 +13,7 @@ from codegenie.eval.streams import read_head, read_tail, stream_file
 
 
 class Rubrics:
-    """Runs rubrics by a launcher whose class was proved."""
+    """Runs rubrics by a launcher whose class was proved; until it is closed this process is hidden."""
 
     def __init__(self, launcher: Launcher, proof: IsolationProof, notes: tuple[str, ...] = ()) -> None:
         self._launcher = launcher
@@ -20,6 +21,7 @@ class Rubrics:
         self.wants_parcel = launcher.wants_parcel
         self.proof = proof
         self.notes = notes
+        hiding.hide()
 
     async def run(self, room: Room, request: bytes, seconds: float) -> RubricRun:
         """Run `rubric.py` in `room` and return what it left behind."""
@@ -40,11 +42,13 @@ class Rubrics:
 
     async def close(self) -> None:
         """End what the launcher holds."""
+        hiding.unhide()
         await self._launcher.close()
 
 
 async def rubric_runner(asked_for: str, spawn: Spawn, run_directory: Path) -> Rubrics:
     """Return the strongest class that can be proved here, or refuse the one that was asked for."""
     notes: list[str] = []
-    launcher, proof = await strongest_proved(asked_for, spawn, run_directory, notes.append)
+    with hiding.seen():
+        launcher, proof = await strongest_proved(asked_for, spawn, run_directory, notes.append)
     return Rubrics(launcher, proof, tuple(notes))

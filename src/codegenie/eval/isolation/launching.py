@@ -108,7 +108,8 @@ class ConfinedLauncher:
         """Run it as a copy of a zygote."""
         with _descriptor_of(room) as place:
             async with self._zygotes.borrowed() as zygote:
-                running = zygote.run(ConfinedRequest((*streams, place), seconds))
+                request = ConfinedRequest((*streams, place), seconds, seen=watch is not None)
+                running = zygote.run(request)
                 if watch is None or not isinstance(zygote, Zygote):
                     return await running
                 return await _watched(zygote, asyncio.ensure_future(running), watch)

@@ -15,6 +15,7 @@ from typing import Any
 
 from codegenie.eval.errors import EvalError, HarnessFailure, IsolationUnavailable
 from codegenie.eval.isolation.confinement.layout import ROOM
+from codegenie.eval.isolation.confinement.namespaces import CAGE
 from codegenie.eval.isolation.kernel import namespaces_are_switched_off
 from codegenie.eval.isolation.policy import confined_limits, rubric_environment, rubric_limits
 from codegenie.eval.keepers import KeeperSettings, start_program
@@ -40,11 +41,13 @@ class ConfinedRequest:
 
     streams: tuple[int, int, int, int]
     seconds: float
+    # Whether it may be looked into from outside, as the probe of a proof must be.
+    seen: bool = False
     directory: None = None
 
     def message(self) -> dict[str, Any]:
         """Return what a zygote is told: a deadline, and nothing of the case."""
-        return {"seconds": self.seconds}
+        return {"seconds": self.seconds} | ({"seen": True} if self.seen else {})
 
 
 class _Ended(Exception):  # noqa: N818 - internal: the other end of a socket is gone
@@ -152,8 +155,9 @@ class Guardian:
 
     def __init__(self, isolation_class: IsolationClass, spawn: Spawn, run_directory: Path) -> None:
         self._isolation_class = isolation_class
+        self._directory = run_directory
         # The place of the new root; what is mounted there is seen by the zygote alone.
-        cage = run_directory / "root"
+        cage = run_directory / CAGE
         try:
             cage.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
@@ -165,11 +169,9 @@ class Guardian:
         interpreter = real_interpreter()
         settings = {
             "class": isolation_class,
-            "cage": str(cage),
-            "rooms": str(run_directory),
             "limits": confined_limits(isolation_class),
             "program": {"interpreter": interpreter, "name": "rubric.py", "spawn": spawn},
-            "cleaner": KeeperSettings(run_directory, rubric_limits()).command(),
+            "cleaner": KeeperSettings(None, rubric_limits()).command(),
         }
         self._program = [interpreter, "-s", "-S", "-B", str(_PROGRAM)]
         self._settings = json.dumps(settings).encode() + b"\n"
@@ -179,8 +181,11 @@ class Guardian:
 
     def _started(self) -> tuple[Handle, socket.socket]:
         process, connection = start_program(self._program, rubric_environment(ROOM))
+        # As a descriptor and never as a path: what a guardian knows stands in the memory of every copy.
+        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with suppress(ConnectionError):  # who is gone already is found out by the first request
-            connection.sendall(self._settings)
+            socket.send_fds(connection, [self._settings], [directory])
+        os.close(directory)
         connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
         return process, connection
 

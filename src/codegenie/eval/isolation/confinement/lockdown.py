@@ -29,8 +29,7 @@ class Lockdown(ABC):
 
     fork_flags = 0
 
-    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int], rooms: str) -> None:
-        del rooms  # needed where they lie in reach of each other
+    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int]) -> None:
         self._settings = settings
         self._readable = {**readable, **layout.DEVICES}
         self._limits = {
@@ -63,9 +62,9 @@ class NamespaceLockdown(Lockdown):
 
     fork_flags = syscalls.CLONE_NEWNS
 
-    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int], rooms: str) -> None:
-        super().__init__(settings, readable, rooms)
-        self._calls = CallFilter(metadata=True)
+    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int], *, execution: bool) -> None:
+        super().__init__(settings, readable)
+        self._calls = CallFilter(metadata=True, execution=execution)
         self._ruleset = landlock.Ruleset(landlock.abi())
         self._ruleset.allow(landlock.places({**self._readable, layout.BOX: landlock.WORK}))
 
@@ -85,16 +84,19 @@ class NamespaceLockdown(Lockdown):
 class LandlockLockdown(Lockdown):
     """Where there are no namespaces: the room is a directory on disk, and Landlock the wall around it."""
 
-    def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int], rooms: str) -> None:
-        super().__init__(settings, readable, rooms)
+    def __init__(
+        self, settings: Mapping[str, int], readable: Mapping[str, int], rooms: int, *, execution: bool
+    ) -> None:
+        """Take the directory below which all rooms lie, as a descriptor."""
+        super().__init__(settings, readable)
         # Landlock does not see a change of mode or time, and here everything lies in reach.
-        self._calls = CallFilter(metadata=False)
+        self._calls = CallFilter(metadata=False, execution=execution)
         self._version = landlock.abi()
         # Taken on once, by the zygote, and so by every copy: what differs from case to case is added by each.
         # Entry by entry, for no rule takes away: some two hundred, too many for every case.
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         outer = landlock.Ruleset(self._version, landlock.LEAST_ABI)
-        outer.allow(landlock.places({**layout.without_packages(self._readable), rooms: landlock.WORK}))
+        outer.allow([*landlock.places(layout.without_packages(self._readable)), (rooms, landlock.WORK)])
         outer.take_on()
         self._places = landlock.places(self._readable)
         # Without root there is nothing to drop, and no right to.

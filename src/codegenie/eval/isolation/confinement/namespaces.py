@@ -13,6 +13,11 @@ from codegenie.eval.isolation.confinement import layout, syscalls
 USER = 61001
 # A host may have the name itself, and the probe could not tell the two apart.
 HOST_NAME = "confined" if os.uname().nodename != "confined" else "confined-rubric"
+# What the kernel says where no domain was set.
+DOMAIN_NAME = "(none)"
+# Below the directory of the run, which is the working directory when a world is made. Its path is never known
+# here: a copy could find it in its memory.
+CAGE = "root"
 KINDS = {
     "mnt": syscalls.CLONE_NEWNS,
     "uts": syscalls.CLONE_NEWUTS,
@@ -28,8 +33,7 @@ _DEVICE = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NOEXEC
 class World:
     """The place from which a new world is entered: who we are there, and which namespaces are its own."""
 
-    def __init__(self, cage: str, interpreter: str) -> None:
-        self._cage = cage
+    def __init__(self, interpreter: str) -> None:
         self._interpreter = interpreter
         self._ids = os.getuid(), os.getgid()
         self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -45,18 +49,20 @@ class World:
         return sum(wanted)
 
     def enter(self) -> None:
-        """Make the world, in the first process of its namespaces. There is no way back."""
+        """Make the world, in the first process of its namespaces. There is no way back.
+
+        The working directory is that of the run, and `/` of the new world afterwards.
+        """
         if not self._privileged:
             self._become_nobody()
         self._check("mnt", "uts", "ipc", "pid", "net")
         syscalls.call("sethostname", HOST_NAME.encode(), len(HOST_NAME))
+        syscalls.call("setdomainname", DOMAIN_NAME.encode(), len(DOMAIN_NAME))
         self._build_root()
         if self._privileged:
             os.setgroups([])
             os.setresgid(USER, USER, USER)
             os.setresuid(USER, USER, USER)
-            # A change of user makes the files of /proc/self root's, and the map could not be written.
-            syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
             self._ids = USER, USER
             syscalls.unshare(syscalls.CLONE_NEWUSER)
             self._become_nobody()
@@ -75,9 +81,12 @@ class World:
     def _become_nobody(self) -> None:
         """Say who we are outside. No group may be dropped from here on: that could give rights."""
         user, group = self._ids
+        # The files of /proc/self are root's while nobody may look into us, and the maps could not be written.
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         self._write("setgroups", "deny")
         self._write("gid_map", f"{USER} {group} 1")
         self._write("uid_map", f"{USER} {user} 1")
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
 
     def _write(self, name: str, text: str) -> None:
         descriptor = os.open(f"self/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._proc)
@@ -91,31 +100,31 @@ class World:
         private = os.umask(0o022)
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
-        syscalls.mount("tmpfs", self._cage, "tmpfs", flags, "mode=0755,size=1m,nr_inodes=1024")
+        syscalls.mount("tmpfs", CAGE, "tmpfs", flags, "mode=0755,size=1m,nr_inodes=1024")
         for path in layout.readable(self._interpreter):
             self._bind(path)
         for path, target in layout.links().items():
-            os.symlink(target, self._cage + path)
+            os.symlink(target, CAGE + path)
         for path in layout.masked():
-            syscalls.mount("tmpfs", self._cage + path, "tmpfs", flags, "mode=0555,size=4k,nr_inodes=1")
+            syscalls.mount("tmpfs", CAGE + path, "tmpfs", flags, "mode=0555,size=4k,nr_inodes=1")
         for path in layout.DEVICES:
             self._place(path, is_directory=False)
-        os.makedirs(self._cage + layout.ROOM)
-        syscalls.restrict_mounts(self._cage, _READ_ONLY)
+        os.makedirs(CAGE + layout.ROOM)
+        syscalls.restrict_mounts(CAGE, _READ_ONLY)
         for path in layout.DEVICES:
             # After the others: what forbids devices would forbid these, too.
             self._bind(path)
-            syscalls.restrict_mounts(self._cage + path, _DEVICE)
-        syscalls.pivot_into(self._cage)
+            syscalls.restrict_mounts(CAGE + path, _DEVICE)
+        syscalls.pivot_into(CAGE)
         os.umask(private)
 
     def _bind(self, path: str) -> None:
         self._place(path, is_directory=os.path.isdir(path))
-        syscalls.mount(path, self._cage + path, None, syscalls.MS_BIND | syscalls.MS_REC)
+        syscalls.mount(path, CAGE + path, None, syscalls.MS_BIND | syscalls.MS_REC)
 
     def _place(self, path: str, *, is_directory: bool) -> None:
         """Make what something can be mounted on, unless an earlier mount has brought it."""
-        place = self._cage + path
+        place = CAGE + path
         if os.path.lexists(place):
             return
         os.makedirs(place if is_directory else os.path.dirname(place), exist_ok=True)

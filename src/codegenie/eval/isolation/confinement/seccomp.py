@@ -7,6 +7,7 @@ took 167 microseconds for every case, mostly to try it for each number.
 
 import ctypes
 import errno
+import mmap
 import struct
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ from codegenie.eval.isolation.confinement import syscalls
 from codegenie.eval.isolation.confinement.call_numbers import (
     ABSENT,
     CHECKED,
+    EXECUTION,
     FREE,
     LAST_KNOWN,
     METADATA,
@@ -43,6 +45,18 @@ _FREE_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 # Asking for the name of a thread; to set it would be a word in the kernel's log. Not PR_SET_PDEATHSIG:
 # whoever clears it outlives us.
 _FREE_PRCTL = (16,)
+# Huge pages come from a pool that the whole machine shares, and no limit of a process counts them.
+_MAP_HUGETLB = 0x40000
+# MREMAP_FIXED and MREMAP_DONTUNMAP: a mapping at an address of one's choice.
+_REMAP_ELSEWHERE = 0x6
+# Stand for the upper halves of the addresses around those where the kernel puts mappings.
+_NEIGHBOURHOOD = (0x5E1F0001, 0x5E1F0002, 0x5E1F0003)
+# What allocators use, and hints about reading. Not MADV_PAGEOUT and MADV_COLD, which push pages of the
+# library out of memory (a note for the next case), nor the sharing of equal pages (MADV_MERGEABLE).
+_FREE_MADVISE = (0, 1, 2, 3, 4, 8, 14, 15)
+# Kind, error, sizes of buffers, times, protocol and family, as the socket module asks for them. Not
+# SO_PEERPIDFD and SO_COOKIE: both tell a number that counts for the whole machine.
+_SOL_SOCKET, _FREE_GETSOCKOPT = 1, (2, 3, 4, 7, 8, 9, 13, 20, 21, 30, 38, 39)
 # VM, FS, FILES, SIGHAND, THREAD: a thread. Whatever has fewer of these flags is a process.
 _THREAD_FLAGS = 0x00010F00
 # A namespace, and PTRACE and PIDFD, in a thread's flags.
@@ -91,8 +105,24 @@ def _unless(index: int, value: int, otherwise: Code) -> Code:
     return [_argument(index), (_JUMP_EQUAL, 0, len(otherwise), value), *otherwise]
 
 
-def _checks() -> dict[str, Code]:
-    """Return the code of every call that is free for some arguments only."""
+def _near_or_anywhere() -> Code:
+    """Allow a mapping that is wished for near the others, or nowhere in particular.
+
+    A page has page tables of its own where nothing else is near, and no limit of memory counts these: 64,000
+    pages far from each other took 512 MiB of tables (measured). Within 12 GiB there are 24 MiB at most.
+    """
+    upper = (_LOAD, 0, 0, _ARGUMENTS + 4)
+    near: Code = [(_JUMP_EQUAL, 6 - position, 0, half) for position, half in enumerate(_NEIGHBOURHOOD)]
+    # No wish is an address whose halves are both 0.
+    nowhere: Code = [(_JUMP_EQUAL, 0, 2, 0), _argument(0), (_JUMP_EQUAL, 1, 0, 0)]
+    return [upper, *near, *nowhere, *_returns(_EPERM), *_returns(_ALLOW)]
+
+
+def _checks(*, execution: bool) -> dict[str, Code]:
+    """Return the code of every call that is free for some arguments only.
+
+    Where a fresh interpreter lies in memory is not known when the filter is loaded.
+    """
     no, yes = _returns(_EPERM), _returns(_ALLOW)
     return {
         # Datagrams could be sent to a name, whoever the other end is.
@@ -102,6 +132,10 @@ def _checks() -> dict[str, Code]:
             *yes,
         ],
         "sendto": [*_null(4, no), *yes],
+        "getsockopt": [*_masked(1, 0xFFFFFFFF, _SOL_SOCKET, no), *_one_of(2, _FREE_GETSOCKOPT)],
+        "mmap": [*_masked(3, _MAP_HUGETLB, 0, no), *(yes if execution else _near_or_anywhere())],
+        "mremap": [*_masked(3, _REMAP_ELSEWHERE, 0, no), *yes],
+        "madvise": _one_of(2, _FREE_MADVISE),
         "fcntl": _one_of(1, _FREE_FCNTL),
         # One that is not private is named by a page of a file, and the library's pages are everybody's. Not
         # EPERM: glibc ends the process for it, and tries again for this.
@@ -117,12 +151,10 @@ def _checks() -> dict[str, Code]:
     }
 
 
-def _ranges(machine: str, *, metadata: bool) -> list[tuple[int, Code]]:
+def _ranges(machine: str, allowed: Sequence[str]) -> list[tuple[int, Code]]:
     """Return where, in the order of their numbers, the answer to a call changes, and to what."""
-    checks = _checks()
-    answers = dict.fromkeys(numbers(FREE, machine).values(), _returns(_ALLOW))
-    if metadata:
-        answers |= dict.fromkeys(numbers(METADATA, machine).values(), _returns(_ALLOW))
+    checks = _checks(execution=EXECUTION in allowed)
+    answers = {number: _returns(_ALLOW) for table in allowed for number in numbers(table, machine).values()}
     answers |= {number: checks[name] for name, number in numbers(CHECKED, machine).items()}
     answers |= dict.fromkeys(numbers(ABSENT, machine).values(), _returns(_ENOSYS))
     refused = _returns(_EPERM)
@@ -149,8 +181,12 @@ def _tree(ranges: Sequence[tuple[int, Code]]) -> Code:
     return [(_JUMP_AT_LEAST, len(lower), 0, ranges[middle][0]), *lower, *upper]
 
 
-def program(machine: str, *, metadata: bool) -> Code:
-    """Return the filter for a machine."""
+def program(machine: str, *, metadata: bool, execution: bool) -> Code:
+    """Return the filter for a machine.
+
+    `metadata` frees changes of modes and times, `execution` frees the start of another program.
+    """
+    allowed = [FREE, *([METADATA] if metadata else ()), *([EXECUTION] if execution else ())]
     head: Code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_JUMP_EQUAL, 1, 0, _AUDIT_ARCHITECTURE[machine]),
@@ -159,18 +195,27 @@ def program(machine: str, *, metadata: bool) -> Code:
     ]
     if machine == "x86_64":
         head += [(_JUMP_AT_LEAST, 0, 1, _X32), *_returns(_KILL_PROCESS)]
-    return [*head, *_tree(_ranges(machine, metadata=metadata))]
+    return [*head, *_tree(_ranges(machine, allowed))]
 
 
 class _FilterProgram(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
 
 
+def _place_of_mappings() -> int:
+    """Return an address where the kernel puts a mapping now: each lies just below the others."""
+    with mmap.mmap(-1, mmap.PAGESIZE) as page:
+        return ctypes.addressof(ctypes.c_char.from_buffer(page))
+
+
 class CallFilter:
     """A filter as the kernel takes it; made once, loaded by any number of copies of this process."""
 
-    def __init__(self, *, metadata: bool) -> None:
-        code = program(syscalls.MACHINE, metadata=metadata)
+    def __init__(self, *, metadata: bool, execution: bool) -> None:
+        code = program(syscalls.MACHINE, metadata=metadata, execution=execution)
+        here = _place_of_mappings() >> 32
+        halves = dict(zip(_NEIGHBOURHOOD, (here - 1, here, here + 1), strict=True))
+        code = [(*each[:3], halves.get(each[3], each[3])) for each in code]
         raw = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
         self._raw = ctypes.create_string_buffer(raw, len(raw))
         # Where the number of the process stands: it is not known before there is one.

@@ -8,7 +8,9 @@ import ctypes
 import errno
 import os
 import platform
+import threading
 import time
+from functools import cache
 
 from codegenie.eval.isolation.confinement.call_numbers import CHECKED, FREE, OURS, numbers
 
@@ -45,6 +47,9 @@ _WORTH_WAITING = frozenset(
 _PATIENCE_SECONDS = 5.0
 
 _SIGCHLD = 17
+_CLONE_CHILD_SETTID = 0x01000000
+# The C library's description of a thread holds its number in the first kilobyte.
+_THREAD_DESCRIPTION_WORDS = 256
 _CLOSE_WHEN_REPLACED = 4
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -88,19 +93,35 @@ def fork_into(namespaces: int) -> int:
     """Fork, the child in new namespaces of these kinds; return as `os.fork` does.
 
     One call where fork and unshare would be two, at little more than half the price of `os.fork`; and the
-    child is the first process of a new pid namespace.
+    child is the first process of a new pid namespace. The child is told its own number wherever a number is
+    remembered: what stood there is that of a process of the host.
     """
+    remembered = _remembered_number()
+    flags = namespaces | _SIGCHLD | (_CLONE_CHILD_SETTID if remembered else 0)
+    places = (remembered, 0) if MACHINE == "x86_64" else (0, remembered)
     ctypes.pythonapi.PyOS_BeforeFork()
     try:
-        pid = call("clone", namespaces | _SIGCHLD, 0, 0, 0, 0)
+        pid = call("clone", flags, 0, 0, *places)
     except Refused:
         ctypes.pythonapi.PyOS_AfterFork_Parent()
         raise
     if pid == 0:
         ctypes.pythonapi.PyOS_AfterFork_Child()
+        threading.current_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     else:
         ctypes.pythonapi.PyOS_AfterFork_Parent()
     return pid
+
+
+@cache
+def _remembered_number() -> int:
+    """Return where the C library remembers the number of this thread, 0 if that is not found.
+
+    `fork` writes it anew in the child. The bare call does so only if it is told where.
+    """
+    words = (ctypes.c_int32 * _THREAD_DESCRIPTION_WORDS).from_address(threading.get_ident())
+    number = threading.get_native_id()
+    return next((ctypes.addressof(words) + 4 * at for at, word in enumerate(words) if word == number), 0)
 
 
 def fork_patiently(namespaces: int) -> int:

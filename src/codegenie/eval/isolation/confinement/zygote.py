@@ -97,7 +97,7 @@ class Zygote:
             copy = syscalls.fork_patiently(self._lockdown.fork_flags)
             started = time.monotonic()
             if copy == 0:
-                self._become(descriptors, reasons)
+                self._become(descriptors, reasons, seen="seen" in request)
                 return True
             os.close(reasons)
             for descriptor in descriptors:
@@ -107,8 +107,12 @@ class Zygote:
             os.close(reason)
             self._control.send(json.loads(said) if said else answer)
 
-    def _become(self, descriptors: list[int], reasons: int) -> None:
-        """Confine ourselves, and take a fresh interpreter if that is asked for. Nothing foreign has run."""
+    def _become(self, descriptors: list[int], reasons: int, *, seen: bool) -> None:
+        """Confine ourselves, and take a fresh interpreter if that is asked for. Nothing foreign has run.
+
+        Only a probe may be looked into from outside, to prove what it is. Into a rubric other programs of the
+        harness's user cannot look, and an agent is one of these: neither its case nor its memory is seen.
+        """
         try:
             # In a pid namespace of our own the zygote is its first process.
             tie_to_parent(self._number)
@@ -117,8 +121,8 @@ class Zygote:
             *streams, room = descriptors
             for target, stream in enumerate(streams):
                 os.dup2(stream, target)
-            # Nobody but the harness's user can look at us, and it has to, to prove what we are.
-            syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
+            if seen:
+                syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
             self._lockdown.confine(room)
             cold = self._program["spawn"] == "cold"
             syscalls.close_from(3, when_replaced=cold)
