@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import answered
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,3 +162,17 @@ def test_a_package_without_its_benches_says_so(wheel: Path, tmp_path: Path) -> N
     done = user.calls("demo")
 
     assert (done.returncode, "install codegenie again" in done.stderr) == (4, True)
+    assert user.calls("list").stdout == "no task class\n"
+
+
+def test_benches_of_ones_own_need_no_shipped_ones(wheel: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "site-packages"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(directory)
+    (directory / "codegenie/eval/benches.zip").unlink()
+    user = NewUser(directory, tmp_path)
+    write_bench(user.directory / "bench")
+
+    done = user.calls("run", TASK_CLASS, "--sut", "null", "--quiet")
+
+    assert (done.returncode, done.stderr) == (0, "")

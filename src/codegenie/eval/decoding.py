@@ -21,6 +21,7 @@ from codegenie.eval.limits import LIMITS
 _HIDDEN_LINE_END = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|\r(?!\n)")
 _TOML_PLACE = re.compile(r"\(at line (\d{1,9}), column \d{1,9}\)$")
 _YAML_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+EMPTY_FILE = "the file is empty"
 
 
 def decode_text(raw: bytes, limit: int) -> str:
@@ -317,7 +318,7 @@ class _YamlBuilder:
         """Return the value of the one document in the stream."""
         next(self._events)
         if isinstance(next(self._events), yaml.StreamEndEvent):
-            raise DecodingRefused("the file is empty")
+            raise DecodingRefused(EMPTY_FILE)
         value = self._value(next(self._events))
         next(self._events)
         if not isinstance(next(self._events), yaml.StreamEndEvent):

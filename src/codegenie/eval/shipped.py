@@ -25,9 +25,11 @@ _EXECUTABLE = 0o111 << 16
 
 
 def shipped_names() -> tuple[str, ...]:
-    """Name the task classes that come with codegenie, sorted."""
+    """Name the task classes that come with codegenie, sorted; none where somebody packed it without."""
     if _is_checkout():
         return task_class_names(_CHECKOUT / "bench")
+    if not _ARCHIVE.exists():
+        return ()
     with _opened_archive() as archive:
         return tuple(sorted({name.partition("/")[0] for name in archive.namelist()}))
 

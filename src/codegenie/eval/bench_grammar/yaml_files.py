@@ -5,7 +5,7 @@ import re
 from pydantic import ValidationError
 
 from codegenie.eval.bench_grammar.problems import Problem, Problems, Reading, Refused, Topic, quoted
-from codegenie.eval.decoding import decode_yaml_with_lines
+from codegenie.eval.decoding import EMPTY_FILE, decode_yaml_with_lines
 from codegenie.eval.errors import DecodingRefused, DigestManifestInvalid, FailureModeTaxonomyInvalid
 from codegenie.eval.models import (
     CODE_PATTERN,
@@ -16,7 +16,6 @@ from codegenie.eval.models import (
 )
 
 _NOTHING = ("~", "null", "Null", "NULL")  # other readers of YAML take these for a missing value
-_EMPTY_LINES = {b"", b"---", b"{}", b"[]"}
 _DIGEST = r"blake3:([0-9a-f]{64})"
 _DIGEST_LINE = re.compile(rf"([a-z0-9][a-z0-9_-]{{0,63}}): {_DIGEST}")
 
@@ -132,13 +131,15 @@ def digest_lines(raw: bytes) -> dict[str, int]:
 
 
 def _digest_entries(raw: bytes) -> tuple[dict[str, object], dict[str, int]]:
-    # A list without an entry, as an author begins with, is a list: every case then lacks its entry.
-    if all(line.partition(b"#")[0].strip() in _EMPTY_LINES for line in raw.splitlines()):
-        return {}, {}
     try:
         document, lines = decode_yaml_with_lines(raw)
     except DecodingRefused as refusal:
-        raise Refused(_digests_problem(refusal.message, refusal.line)) from None
+        if refusal.message != EMPTY_FILE:
+            raise Refused(_digests_problem(refusal.message, refusal.line)) from None
+        document, lines = {}, {}
+    # A list without an entry, as an author begins with, is a list: every case then lacks its entry.
+    if not document:
+        return {}, lines
     if not isinstance(document, dict):
         raise Refused(_digests_problem("is not a mapping from case id to digest"))
     return document, lines

@@ -36,7 +36,7 @@ def command(bench_root: Sequence[str], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"schema": "codegenie.eval.list/1", "task_classes": entries}, indent=2))
     else:
-        click.echo("\n".join(map(_line, entries)))
+        click.echo("\n".join(map(_line, entries)) or "no task class")
 
 
 def _line(entry: dict[str, Any]) -> str:
