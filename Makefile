@@ -43,6 +43,7 @@ wheel: setup-dev ## build the wheel, install it as a new user would, and try it
 
 mutants: setup-dev ## take each defense away in a copy and see which tests go red
 	@$(BIN)/python scripts/mutants.py
+	@$(BIN)/python scripts/proof_notices.py
 
 check: setup-dev ## format, lint, types and import contracts, in seconds
 	@$(BIN)/ruff format --check .

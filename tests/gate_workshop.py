@@ -6,6 +6,7 @@ from typing import Any
 
 from codegenie.eval.aggregation import summarise
 from codegenie.eval.evidence import (
+    PROBE_LIST,
     REQUIRED_PROBES,
     IsolationProof,
     ProbeResult,
@@ -95,7 +96,9 @@ def proof(isolation_class: IsolationClass = "namespace", missing: str | None = N
     """Return a proof of a class; one of its probes may be missing."""
     wanted = sorted(REQUIRED_PROBES[isolation_class] - {missing})
     probes = tuple(ProbeResult(name=name, blocked=True) for name in wanted)
-    return IsolationProof(isolation_class=isolation_class, kernel="6.18", probes=probes)
+    return IsolationProof(
+        isolation_class=isolation_class, kernel="6.18", probe_list=PROBE_LIST, probes=probes
+    )
 
 
 def started(units: int, **changes: Any) -> RunStarted:  # noqa: ANN401 - any field

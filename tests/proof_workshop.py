@@ -5,7 +5,7 @@ import json
 import os
 import runpy
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,11 @@ from typing import Any
 
 from codegenie.eval.evidence import IsolationProof
 from codegenie.eval.isolation import proof as proving
+from codegenie.eval.isolation.call_trials import DOORS
 from codegenie.eval.isolation.canaries import Canaries, planted
 from codegenie.eval.isolation.launching import Streams, Watch
 from codegenie.eval.isolation.outside import seen_from_outside
-from codegenie.eval.isolation.proof import OPEN_PROBES, Outside, Planter, prove
+from codegenie.eval.isolation.proof import OF_CALLS, OPEN_PROBES, Outside, Planter, prove
 from codegenie.eval.isolation.unconfined import Unconfined
 from codegenie.eval.models import IsolationClass
 from codegenie.eval.ports import Room
@@ -25,15 +26,20 @@ from codegenie.eval.processes import ProcessEnd
 CLASSES: tuple[IsolationClass, ...] = ("landlock", "namespace")
 PROBE_PROGRAM = Path(proving.__file__).with_name("probe.py")
 PROBE = runpy.run_path(str(PROBE_PROGRAM), run_name="read")
-TRIED = frozenset({*PROBE["TRIES"], *PROBE["LAST_TRIES"], PROBE["SHELL"]})
+CALLS_PROGRAM = Path(proving.__file__).with_name("probe_calls.py")
+CALL_PROBE = runpy.run_path(str(CALLS_PROGRAM), run_name="read")
+TRIED_FIRST = frozenset({*PROBE["TRIES"], *PROBE["LAST_TRIES"], PROBE["SHELL"]})
+TRIED_BY_CALLS = frozenset({*CALL_PROBE["TRIES"], *CALL_PROBE["OF_LANDLOCK"]})
+SEEN_BY_AN_END = frozenset({*DOORS, "deadline", "exec-library"})
+TRIED = TRIED_FIRST | TRIED_BY_CALLS | SEEN_BY_AN_END
 OUTSIDE = frozenset(seen_from_outside(os.getpid()))
 Deed = Callable[[dict[str, Any]], object]
 WELL = ProcessEnd(exit_code=0)
 
 
 def blocked_answer() -> dict[str, bool]:
-    """Return what a probe says that reaches nothing but what every rubric may."""
-    return {**dict.fromkeys(TRIED, False), **dict.fromkeys(OPEN_PROBES, True)}
+    """Return what both probes say when they reach nothing but what every rubric may."""
+    return {**dict.fromkeys(TRIED_FIRST | TRIED_BY_CALLS, False), **dict.fromkeys(OPEN_PROBES, True)}
 
 
 class Saying:
@@ -52,7 +58,11 @@ class Saying:
     ) -> None:
         self.isolation_class: IsolationClass = isolation_class
         said = blocked_answer() if answer is None else answer
-        self._answer = said if isinstance(said, bytes) else json.dumps(dict(said)).encode()
+        self._got_through = said if isinstance(said, Mapping) else {}
+        of_calls = TRIED_BY_CALLS | OF_CALLS
+        found = blocked_answer() if isinstance(said, bytes) else said
+        self._calls = {name: value for name, value in found.items() if name in of_calls}
+        self._answer = said if isinstance(said, bytes) else _encoded(said, without=of_calls | SEEN_BY_AN_END)
         self._deed = deed
         self._end = end
         self._seen = seen
@@ -74,7 +84,10 @@ class Saying:
         assert room == Path("nowhere")
         stdin, stdout, _ = streams
         line = os.pread(stdin, 1 << 16, 0).partition(b"\n")[0]
-        self._deed(json.loads(line))
+        want = json.loads(line)
+        if "mode" in want:
+            return self._called(want["mode"], stdout)
+        self._deed(want)
         if watch is not None and self._seen:
             watch(os.getpid())
         os.write(stdout, b"\n")
@@ -84,8 +97,22 @@ class Saying:
         os.write(stdout, self._answer)
         return self._end
 
+    def _called(self, mode: str, stdout: int) -> ProcessEnd:
+        """Answer in place of the second probe, or end as it would."""
+        if mode == "calls":
+            os.write(stdout, json.dumps(self._calls).encode() + b"\n")
+            os.write(stdout, b"a library" if self._got_through.get("exec-library") else b"")
+            return WELL
+        if self._got_through.get(mode):
+            return WELL
+        return ProcessEnd(timed_out=True) if mode == "deadline" else ProcessEnd(signal="SYS")
+
     async def close(self) -> None:
         """Hold nothing."""
+
+
+def _encoded(said: Mapping[str, object], without: Collection[str]) -> bytes:
+    return json.dumps({name: value for name, value in said.items() if name not in without}).encode()
 
 
 class Claiming(Unconfined):

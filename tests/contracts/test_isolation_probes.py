@@ -7,9 +7,11 @@ from codegenie.eval.evidence import REQUIRED_PROBES
 from codegenie.eval.isolation.confinement import landlock
 from codegenie.eval.isolation.kernel import LEAST_LANDLOCK_ABI
 from codegenie.eval.isolation.outside import seen_from_outside
-from codegenie.eval.isolation.proof import CONTROLLED_PROBES, OPEN_PROBES, STRONGEST_FIRST
+from codegenie.eval.isolation.proof import CONTROLLED_PROBES, OF_CALLS, OPEN_PROBES, STRONGEST_FIRST
 from codegenie.eval.tiers import ISOLATION_ORDER
-from tests.proof_workshop import OUTSIDE, PROBE, TRIED
+from tests.portfolio.proof.play import unnoticed
+from tests.portfolio.table import read_portfolio
+from tests.proof_workshop import CALL_PROBE, OUTSIDE, PROBE, TRIED
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/isolation.md").read_text(encoding="utf-8")
 
@@ -23,7 +25,8 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 def test_everything_that_a_class_requires_is_tried_or_seen_and_nothing_is_tried_for_nobody() -> None:
     assert REQUIRED_PROBES["namespace"] == TRIED | OUTSIDE
-    assert set(PROBE["OPEN"]) | {PROBE["RELEASED"]} == OPEN_PROBES
+    assert set(PROBE["OPEN"]) | {PROBE["RELEASED"]} | OF_CALLS == OPEN_PROBES
+    assert set(CALL_PROBE["FREE"]) == OF_CALLS
     assert not TRIED & OPEN_PROBES
 
 
@@ -60,6 +63,16 @@ def test_everything_that_stays_open_is_named() -> None:
 
 def test_doctor_and_the_confinement_ask_for_the_same_landlock() -> None:
     assert LEAST_LANDLOCK_ABI["landlock"] == landlock.LEAST_ABI
+
+
+def test_every_restriction_that_the_proof_cannot_notice_is_one_and_says_why() -> None:
+    assert unnoticed().keys() <= read_portfolio().restrictions.keys()
+    assert all(unnoticed().values())
+    assert f"every restriction of a confined rubric but {len(unnoticed())}," in PAGE
+
+
+def test_the_page_counts_the_calls_that_are_tried() -> None:
+    assert f"one of {len(CALL_PROBE['_UNLISTED'])} calls" in PAGE
 
 
 def test_every_class_has_a_row() -> None:

@@ -14,16 +14,19 @@ from codegenie.eval.evidence import REQUIRED_PROBES
 from codegenie.eval.isolation.canaries import planted
 from codegenie.eval.isolation.kernel import this_machine
 from codegenie.eval.isolation.outside import seen_from_outside
-from codegenie.eval.isolation.proof import CONTROLLED_PROBES, OPEN_PROBES, strongest_proved
+from codegenie.eval.isolation.proof import CONTROLLED_PROBES, OF_CALLS, OPEN_PROBES, strongest_proved
 from codegenie.eval.models import IsolationClass
 from codegenie.eval.processes import ProcessEnd
 from codegenie.eval.streams import stream_file
 from tests.proof_workshop import (
+    CALL_PROBE,
+    CALLS_PROGRAM,
     CLASSES,
     DEEDS,
     OUTSIDE,
     PROBE_PROGRAM,
-    TRIED,
+    TRIED_BY_CALLS,
+    TRIED_FIRST,
     WELL,
     Claiming,
     Saying,
@@ -111,7 +114,7 @@ def test_a_launcher_that_confines_nothing_proves_no_class(
 ) -> None:
     message = refusal(Claiming(isolation_class, tmp_path), tmp_path, look=seen_from_outside)
 
-    assert message.endswith("'abstract-socket' got through")
+    assert message.endswith("'absent-calls' got through")
 
 
 @pytest.mark.parametrize("name", LISTENERS)
@@ -172,7 +175,7 @@ def test_an_answer_that_is_no_list_of_results_proves_nothing(said: bytes, tmp_pa
 def test_a_probe_that_nobody_has_looked_at_proves_nothing(tmp_path: Path) -> None:
     message = refusal(Saying("landlock", seen=False), tmp_path)
 
-    assert message.endswith("'outside-capabilities' was not tried")
+    assert message.endswith("'outside-bounding-set-of-root' was not tried")
 
 
 def test_without_confinement_the_probe_reaches_every_canary_and_what_was_left_open(tmp_path: Path) -> None:
@@ -192,9 +195,38 @@ def test_without_confinement_the_probe_reaches_every_canary_and_what_was_left_op
     os.close(left_open)
 
     excused = {"harness-memory", "process-vm-read"} if this_machine().hides_memory else set()
-    assert reached.keys() == TRIED | OPEN_PROBES
-    assert {name for name in CONTROLLED_PROBES | OPEN_PROBES if not reached[name]} == excused
+    wanted = OPEN_PROBES - OF_CALLS
+    assert reached.keys() == TRIED_FIRST | wanted
+    assert {name for name in CONTROLLED_PROBES | wanted if not reached[name]} == excused
     assert reached["descriptors"]
+
+
+def ended(mode: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run the second probe without confinement."""
+    request = json.dumps({"mode": mode, "landlock_abi": this_machine().landlock_abi, "library": None})
+    with stream_file(request.encode()) as stdin:
+        command = [sys.executable, "-s", "-S", "-B", str(CALLS_PROGRAM)]
+        return subprocess.run(
+            command, cwd=directory, stdin=stdin, capture_output=True, text=True, check=False, timeout=60
+        )
+
+
+def test_without_confinement_every_call_gets_through_and_no_door_ends_a_process(tmp_path: Path) -> None:
+    said = json.loads(ended("calls", tmp_path).stdout)
+
+    assert said.keys() == TRIED_BY_CALLS | OF_CALLS
+    # What many a machine denies to everybody is no canary.
+    assert {name for name, reached in said.items() if not reached} <= {"keyring", "io-uring", "device-call"}
+    assert list(tmp_path.iterdir()) == []
+    assert ended("x32", tmp_path).returncode == 0
+
+
+def test_every_call_that_is_on_no_list_gets_to_the_kernel_without_a_filter() -> None:
+    refused = [
+        name for name, given in CALL_PROBE["_UNLISTED"].items() if not CALL_PROBE["_through"](name, *given)
+    ]
+
+    assert refused == []
 
 
 def test_of_ourselves_we_see_from_outside_that_nothing_confines_us() -> None:

@@ -7,9 +7,16 @@ holds every validated answer. Closed and versioned: a field that is not here doe
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 from codegenie.eval.canonical import canonical_json, canonical_pieces, digest_fields, digest_json
 from codegenie.eval.limits import LIMITS
@@ -67,75 +74,66 @@ class TrialEvidence(Record):
     artifacts: Annotated[dict[str, Digest], AfterValidator(FrozenMap)] = Field(default_factory=FrozenMap)
 
 
-_BLOCKED_IN_EVERY_CLASS = frozenset(
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_BLOCKED_IN_EVERY_CLASS = _names("""
+    harness-environment harness-memory harness-descriptor process-vm-read ptrace signal-harness
+    prlimit-harness pidfd-harness private-file sibling-directory system-file list-root
+    write-run-directory write-shared-directory chmod-outside utime-outside truncate-outside
+    tcp-connect udp-send unix-socket abstract-socket netlink-socket fork exec-shell large-allocation
+    large-file memfd shared-memory keyring io-uring unshare-user setns descriptors new-privileges
+    capabilities outside-seccomp outside-no-new-privileges outside-capabilities outside-descriptors
+    outside-limits
+""")
+_BLOCKED_IN_NAMESPACES = _names("""
+    stat-outside disk-total disk-inodes hostname outside-bounding-set outside-uid outside-mounts
+    outside-user-namespace outside-pid-namespace outside-mount-namespace outside-network-namespace
+    outside-ipc-namespace outside-uts-namespace
+""")
+_SINCE_THE_SECOND_LIST = _names("""
+    absent-calls argument-clone argument-fcntl argument-futex argument-ioctl argument-prctl
+    argument-prlimit argument-sendto argument-signals argument-socketpair deadline device-call
+    environment exec-library exec-written installed-packages list-programs newer-calls old-door
+    open-room other-devices unlisted-calls x32 outside-bounding-set-of-root outside-environment
+    outside-mask outside-session outside-signals outside-zygote outside-zygote-descriptors
+""")
+_SINCE_THE_SECOND_LIST_IN_NAMESPACES = _names("""
+    stat-system outside-devices outside-gid outside-groups outside-mount-flags
+    outside-mount-propagation outside-threads
+""")
+
+
+def _required(
+    in_every_class: frozenset[str], in_namespaces: frozenset[str]
+) -> Mapping[IsolationClass, frozenset[str]]:
+    return MappingProxyType(
+        {
+            "subprocess": frozenset(),
+            "landlock": in_every_class,
+            "namespace": in_every_class | in_namespaces,
+        }
+    )
+
+
+REQUIRED_BY_LIST: Mapping[int, Mapping[IsolationClass, frozenset[str]]] = MappingProxyType(
     {
-        "harness-environment",
-        "harness-memory",
-        "harness-descriptor",
-        "process-vm-read",
-        "ptrace",
-        "signal-harness",
-        "prlimit-harness",
-        "pidfd-harness",
-        "private-file",
-        "sibling-directory",
-        "system-file",
-        "list-root",
-        "write-run-directory",
-        "write-shared-directory",
-        "chmod-outside",
-        "utime-outside",
-        "truncate-outside",
-        "tcp-connect",
-        "udp-send",
-        "unix-socket",
-        "abstract-socket",
-        "netlink-socket",
-        "fork",
-        "exec-shell",
-        "large-allocation",
-        "large-file",
-        "memfd",
-        "shared-memory",
-        "keyring",
-        "io-uring",
-        "unshare-user",
-        "setns",
-        "descriptors",
-        "new-privileges",
-        "capabilities",
-        "outside-seccomp",
-        "outside-no-new-privileges",
-        "outside-capabilities",
-        "outside-descriptors",
-        "outside-limits",
+        1: _required(_BLOCKED_IN_EVERY_CLASS, _BLOCKED_IN_NAMESPACES),
+        2: _required(
+            _BLOCKED_IN_EVERY_CLASS | _SINCE_THE_SECOND_LIST,
+            _BLOCKED_IN_NAMESPACES | _SINCE_THE_SECOND_LIST_IN_NAMESPACES,
+        ),
     }
 )
-_BLOCKED_IN_NAMESPACES = frozenset(
-    {
-        "stat-outside",
-        "disk-total",
-        "disk-inodes",
-        "hostname",
-        "outside-bounding-set",
-        "outside-uid",
-        "outside-mounts",
-        "outside-user-namespace",
-        "outside-pid-namespace",
-        "outside-mount-namespace",
-        "outside-network-namespace",
-        "outside-ipc-namespace",
-        "outside-uts-namespace",
-    }
-)
-REQUIRED_PROBES: Mapping[IsolationClass, frozenset[str]] = MappingProxyType(
-    {
-        "subprocess": frozenset(),
-        "landlock": _BLOCKED_IN_EVERY_CLASS,
-        "namespace": _BLOCKED_IN_EVERY_CLASS | _BLOCKED_IN_NAMESPACES,
-    }
-)
-"""What must have been blocked before a run may claim a class (ADR-0021)."""
+"""What must have been blocked before a run may claim a class (ADR-0021), by the number of the list.
+
+A list that records were written by is never changed: older logs have to verify.
+"""
+PROBE_LIST: Final = 2
+"""The list that a proof of today is held to."""
+
+REQUIRED_PROBES = REQUIRED_BY_LIST[PROBE_LIST]
 
 
 class ProbeResult(Record):
@@ -151,7 +149,17 @@ class IsolationProof(Record):
     isolation_class: IsolationClass
     kernel: Text
     landlock_abi: int | None = None
+    # Which list of required probes it was held to. Records of the first do not say so.
+    probe_list: Literal[1, 2] = 1
     probes: tuple[ProbeResult, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _spelled(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leave out the number of the first list: records are compared with their one spelling."""
+        document: dict[str, object] = handler(self)
+        if self.probe_list == 1:
+            del document["probe_list"]
+        return document
 
     @property
     def unproved(self) -> tuple[str, ...]:
@@ -159,7 +167,7 @@ class IsolationProof(Record):
         # A probe that stands twice and got through once got through.
         through = {probe.name for probe in self.probes if not probe.blocked}
         blocked = {probe.name for probe in self.probes} - through
-        return tuple(sorted(REQUIRED_PROBES[self.isolation_class] - blocked))
+        return tuple(sorted(REQUIRED_BY_LIST[self.probe_list][self.isolation_class] - blocked))
 
     @property
     def holds(self) -> bool:

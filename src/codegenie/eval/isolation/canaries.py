@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import errno
 import hmac
+import itertools
 import json
 import os
 import socket
@@ -22,10 +23,14 @@ from typing import Any
 from codegenie.eval.errors import IsolationNotProved
 from codegenie.eval.files import write_private
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.processes import real_interpreter
 from codegenie.eval.removal import for_entries, remove_tree
 
 # A file that everybody may read, whoever they are: what hides it is not a permission.
 _SYSTEM_FILES = ("/etc/passwd", "/etc/hosts", "/etc/os-release", "/proc/version")
+_SYSTEM_DIRECTORIES = ("/boot", "/etc", "/mnt", "/proc", "/root", "/run", "/srv", "/sys", "/usr/bin", "/var")
+_LOOKED_INTO = 16
+_STANDARD_LIBRARY = os.path.dirname(os.path.realpath(os.__file__))
 # The kernel takes 107 bytes; a longer path is reached through the descriptor of its directory.
 _UNIX_PATH_CHARACTERS = 100
 _TOUCHED_MODE = 0o600
@@ -139,6 +144,8 @@ def _surroundings(name: str) -> dict[str, Any]:
     shared = tempfile.gettempdir()
     there = os.stat(shared)
     return {
+        "system_directories": _absent_in_a_world_of_its_own(),
+        "package_files": _files_of_packages(),
         "system_file": next(filter(os.path.exists, _SYSTEM_FILES), _SYSTEM_FILES[0]),
         "shared_directory": shared,
         "shared_identity": [there.st_dev, there.st_ino],
@@ -147,6 +154,23 @@ def _surroundings(name: str) -> dict[str, Any]:
         "memory_bytes": LIMITS.child_address_space_bytes,
         "file_bytes": LIMITS.child_file_bytes,
     }
+
+
+def _absent_in_a_world_of_its_own() -> list[str]:
+    """Name directories of every system that no interpreter lies below, and that a new root does not have."""
+    ours = (real_interpreter(), _STANDARD_LIBRARY)
+    return [path for path in _SYSTEM_DIRECTORIES if not any(each.startswith(f"{path}/") for each in ours)]
+
+
+def _files_of_packages() -> list[str]:
+    """Name a file of each directory of packages below the library, where there is one."""
+    found = []
+    for name in ("site-packages", "dist-packages"):
+        for directory, _, files in itertools.islice(os.walk(f"{_STANDARD_LIBRARY}/{name}"), _LOOKED_INTO):
+            if files:
+                found.append(f"{directory}/{files[0]}")
+                break
+    return found
 
 
 def _listener(held: ExitStack, family: int, kind: int, address: Any) -> socket.socket:  # noqa: ANN401

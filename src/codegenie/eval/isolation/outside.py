@@ -1,27 +1,47 @@
-"""What can be seen of a confined child from outside, while it waits: its own word is not enough."""
+"""What can be seen of a confined child from outside, while it waits: its own word is not enough.
+
+Every value is written here a second time, and not taken from where the confinement has it: what is forgotten
+there would be forgotten here, too.
+"""
 
 import os
 import re
+import resource
 from pathlib import Path
-
-from codegenie.eval.isolation.policy import rubric_limits
 
 _NAMESPACES = {"user": "user", "pid": "pid", "mount": "mnt", "network": "net", "ipc": "ipc", "uts": "uts"}
 _STREAMS = {"0", "1", "2"}
+_SECCOMP_FILTER = "2"
+_MIB = 1024 * 1024
+# The most that a rubric may have, soft and hard. A hard limit on time is some seconds higher.
+_LIMITS = {
+    "Max cpu time": (600, 605),
+    "Max file size": (32 * _MIB, 32 * _MIB),
+    "Max core file size": (1, 1),
+    "Max open files": (256, 256),
+    "Max address space": (2048 * _MIB, 2048 * _MIB),
+    "Max pending signals": (64, 64),
+    "Max locked memory": (0, 0),
+}
+# 128 threads, the first of them and the zygote. Only in a user namespace do no others count.
+_LIMITS_OF_A_USER = {"Max processes": (130, 130)}
+_VARIABLES = {b"PYTHONHASHSEED", b"LC_ALL", b"PATH", b"TMPDIR"}
+_MASK = "0077"
+_NO_SIGNAL = 0
+# What the interpreter itself ignores: SIGPIPE and SIGXFSZ.
+_IGNORED_SIGNALS = 1 << 12 | 1 << 24
+_CAP_SETPCAP = 1 << 8
+
 _ROOM = "/box/case"
 # 64 MiB and 4,096 entries beside the files of the case, which are few and small where the probe is the case.
 _DISK_KIB = 65 * 1024
 _ENTRIES = 4_160
-_SECCOMP_FILTER = "2"
-_LIMITS = {
-    "RLIMIT_CPU": "Max cpu time",
-    "RLIMIT_FSIZE": "Max file size",
-    "RLIMIT_CORE": "Max core file size",
-    "RLIMIT_NOFILE": "Max open files",
-    "RLIMIT_AS": "Max address space",
-}
-# A core of one byte is none, and tells a collector of cores so. A hard limit on time is some seconds higher.
-_LIMIT_SLACK = {"RLIMIT_CORE": 1, "RLIMIT_CPU": 5}
+_DEVICES = {"/dev/null", "/dev/zero", "/dev/urandom"}
+_FLAGS = {"ro", "nosuid", "nodev"}
+_FLAGS_OF_DEVICES = {"ro", "nosuid", "noexec"}
+_FLAGS_OF_THE_ROOM = {"rw", "nosuid", "nodev", "noexec"}
+
+Status = dict[str, list[str]]
 
 
 def seen_from_outside(pid: int) -> dict[str, bool]:
@@ -29,35 +49,81 @@ def seen_from_outside(pid: int) -> dict[str, bool]:
     status = _status(pid)
     if not status:
         return {}
+    return (
+        _of_rights(pid, status)
+        | _of_state(pid, status)
+        | _of_mounts(_text(pid, "mountinfo"))
+        | _of_the_zygote(status)
+        | {f"outside-{name}-namespace": _is_in_another(pid, link) for name, link in _NAMESPACES.items()}
+    )
+
+
+def _of_rights(pid: int, status: Status) -> dict[str, bool]:
     held = ("CapInh", "CapPrm", "CapEff", "CapAmb")
-    mounts = _text(pid, "mountinfo")
-    found = {
+    bounded = _is_empty(status, "CapBnd")
+    ours = _status(os.getpid())
+    may_bound = bool(_bits(ours, "CapEff") & _CAP_SETPCAP)
+    # Whoever is not root keeps its groups, which nobody but root may give up.
+    superuser = os.geteuid() == 0
+    return {
+        "outside-seccomp": status.get("Seccomp") == [_SECCOMP_FILTER] and _filters(status) > _filters(ours),
+        "outside-no-new-privileges": status.get("NoNewPrivs") == ["1"],
+        "outside-capabilities": all(_is_empty(status, name) for name in held),
+        "outside-bounding-set": bounded,
+        "outside-bounding-set-of-root": bounded or not may_bound,
+        "outside-uid": bool(status.get("Uid")) and "0" not in status["Uid"],
+        "outside-gid": bool(status.get("Gid")) and not (superuser and "0" in status["Gid"]),
+        "outside-groups": not superuser or status.get("Groups") == [],
+        "outside-descriptors": _has_only_streams(pid),
+    }
+
+
+def _of_state(pid: int, status: Status) -> dict[str, bool]:
+    limits = _text(pid, "limits")
+    return {
+        "outside-limits": _is_limited(limits, _LIMITS),
+        "outside-threads": _is_limited(limits, _LIMITS_OF_A_USER),
+        "outside-environment": _variables(pid) <= _VARIABLES,
+        "outside-session": _leads_a_session(pid),
+        "outside-mask": status.get("Umask") == [_MASK],
+        "outside-signals": _bits(status, "SigBlk") == _NO_SIGNAL
+        and _bits(status, "SigIgn") & ~_IGNORED_SIGNALS == _NO_SIGNAL,
+    }
+
+
+def _of_mounts(text: str) -> dict[str, bool]:
+    mounts = [line.split() for line in text.splitlines()]
+    devices = {fields[4] for fields in mounts if fields[4].startswith("/dev/")}
+    return {
         # Seen here and not tried by the probe, which may not ask for the size of a disk.
         "disk-total": 0 < _size_of_room(mounts, "size") <= _DISK_KIB,
         "disk-inodes": 0 < _size_of_room(mounts, "nr_inodes") <= _ENTRIES,
-        "outside-seccomp": status.get("Seccomp") == [_SECCOMP_FILTER]
-        and _filters(pid) > _filters(os.getpid()),
-        "outside-no-new-privileges": status.get("NoNewPrivs") == ["1"],
-        "outside-capabilities": all(_is_empty(status, name) for name in held),
-        "outside-bounding-set": _is_empty(status, "CapBnd"),
-        "outside-uid": bool(status.get("Uid")) and "0" not in status["Uid"],
-        "outside-descriptors": _has_only_streams(pid),
-        "outside-limits": _is_limited(_text(pid, "limits")),
         "outside-mounts": _can_write_one_place(mounts),
-    }
-    return found | {
-        f"outside-{name}-namespace": _is_in_another(pid, link) for name, link in _NAMESPACES.items()
+        "outside-mount-flags": bool(mounts) and all(map(_has_its_flags, mounts)),
+        "outside-mount-propagation": bool(mounts) and all(fields[6] == "-" for fields in mounts),
+        "outside-devices": devices == _DEVICES,
     }
 
 
-def _status(pid: int) -> dict[str, list[str]]:
+def _of_the_zygote(status: Status) -> dict[str, bool]:
+    """Look at the parent of the copy, as far as it lets itself be looked at."""
+    number = int(status["PPid"][0])
+    return {
+        "outside-zygote": _hides(number),
+        "outside-zygote-descriptors": not any(
+            path == "/proc" or path.startswith("/proc/") for path in _open_paths(number)
+        ),
+    }
+
+
+def _status(pid: int) -> Status:
     lines = (line.partition(":") for line in _text(pid, "status").splitlines())
     return {name: value.split() for name, _, value in lines}
 
 
-def _filters(pid: int) -> int:
+def _filters(status: Status) -> int:
     """Count the filters of a process: in a container we have one ourselves, which is nobody's proof."""
-    count = _status(pid).get("Seccomp_filters", [])
+    count = status.get("Seccomp_filters", [])
     return int(count[0]) if count and count[0].isdigit() else 0
 
 
@@ -68,26 +134,61 @@ def _text(pid: int, name: str) -> str:
         return ""
 
 
-def _is_empty(status: dict[str, list[str]], name: str) -> bool:
-    value = status.get(name)
-    return value is not None and len(value) == 1 and not value[0].strip("0")
+def _bits(status: Status, name: str) -> int:
+    """Return a set of bits; all of them where nothing is said."""
+    value = status.get(name, [])
+    return int(value[0], 16) if len(value) == 1 else -1
 
 
-def _is_limited(text: str) -> bool:
-    """Say whether every limit of a rubric is in force, the hard one too."""
+def _is_empty(status: Status, name: str) -> bool:
+    return _bits(status, name) == 0
+
+
+def _is_limited(text: str, limits: dict[str, tuple[int, int]]) -> bool:
+    """Say whether each of these limits is in force, the soft one and the hard one, which cannot be raised."""
     found = {
         row[1]: (row[2], row[3]) for row in re.finditer(r"^(Max .+?) {2,}(\w+) +(\w+)", text, re.MULTILINE)
     }
-    return all(
-        value.isdigit() and int(value) <= most + _LIMIT_SLACK.get(name, 0)
-        for name, most in rubric_limits().items()
-        for value in found.get(_LIMITS[name], ("unlimited",))
+    in_force = all(
+        value.isdigit() and int(value) <= most
+        for name, both in limits.items()
+        for value, most in zip(found.get(name, ("unlimited", "unlimited")), both, strict=True)
     )
+    # A core of one byte is none, and tells a collector of cores so, which none at all does not.
+    no_collector = (
+        found.get("Max core file size") == ("1", "1") or resource.getrlimit(resource.RLIMIT_CORE)[1] == 0
+    )
+    return in_force and no_collector
 
 
-def _can_write_one_place(text: str) -> bool:
+def _variables(pid: int) -> set[bytes]:
+    """Name what stands in the environment that a process was started with."""
+    try:
+        raw = Path(f"/proc/{pid}/environ").read_bytes()
+    except PermissionError:
+        # A child that nobody of its user may look into. The probe has looked at its variables itself.
+        return set()
+    except OSError:
+        return {b"?"}
+    return {entry.partition(b"=")[0] for entry in raw.split(b"\0") if entry}
+
+
+def _leads_a_session(pid: int) -> bool:
+    fields = _text(pid, "stat").rpartition(")")[2].split()
+    # Behind the name: state, parent, group, session, terminal.
+    return fields[3:5] == [str(pid), "0"]
+
+
+def _has_its_flags(fields: list[str]) -> bool:
+    if fields[4] == _ROOM:
+        wanted = _FLAGS_OF_THE_ROOM
+    else:
+        wanted = _FLAGS_OF_DEVICES if fields[4].startswith("/dev/") else _FLAGS
+    return wanted <= set(fields[5].split(","))
+
+
+def _can_write_one_place(mounts: list[list[str]]) -> bool:
     """Say whether all that is mounted is read-only, but for devices and one private place, without /proc."""
-    mounts = [line.split() for line in text.splitlines()]
     kinds = [fields[fields.index("-") + 1] for fields in mounts]
     # A device is written to, and nothing is kept there.
     writable = [
@@ -98,10 +199,9 @@ def _can_write_one_place(text: str) -> bool:
     return writable == ["tmpfs"] and "proc" not in kinds
 
 
-def _size_of_room(text: str, option: str) -> int:
+def _size_of_room(mounts: list[list[str]], option: str) -> int:
     """Return what the private place may hold by this option of its mount, 0 where nothing is said."""
-    for line in text.splitlines():
-        fields = line.split()
+    for fields in mounts:
         found = re.search(rf"(?:^|,){option}=(\d+)k?(?:,|$)", fields[-1])
         if fields[4] == _ROOM and found:
             return int(found[1])
@@ -116,6 +216,24 @@ def _has_only_streams(pid: int) -> bool:
         return True
     except OSError:
         return False
+
+
+def _hides(pid: int) -> bool:
+    """Say whether what describes a process belongs to root, so that its user cannot look into it."""
+    uids = _status(pid).get("Uid", [])
+    try:
+        owner = os.stat(f"/proc/{pid}/environ").st_uid
+    except OSError:
+        return True
+    return "0" in uids or str(owner) not in uids
+
+
+def _open_paths(pid: int) -> list[str]:
+    """Return what the descriptors of a process lead to, nothing where it does not let us look."""
+    try:
+        return [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return []
 
 
 def _is_in_another(pid: int, namespace: str) -> bool:

@@ -26,24 +26,15 @@ Request = dict[str, Any]
 Try = Callable[[Request], bool]
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_NUMBERS = {
-    "x86_64": {"add_key": 248, "keyctl": 250, "io_uring_setup": 425},
-    "aarch64": {"add_key": 217, "keyctl": 219, "io_uring_setup": 425},
-}
 _PR_GET_NO_NEW_PRIVS, _PTRACE_PEEKDATA = 39, 2
 _CAPABILITY_VERSION_3, _CLONE_NEWUSER = 0x20080522, 0x10000000
-_IPC_PRIVATE, _IPC_CREAT, _IPC_RMID = 0, 0o1000, 0
-_KEYCTL_REVOKE, _THREAD_KEYRING = 3, -1
+# All that a rubric has in its environment, beside TMPDIR. Written a second time, as everything is here.
+_ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
+# Devices beside those three that a rubric may have.
+_DEVICES = ("full", "fuse", "kmsg", "kvm", "mem", "net/tun", "ptmx", "random", "tty")
 _WAIT_SECONDS, _PATIENCE_SECONDS, _UNIX_PATH_CHARACTERS = 10.0, 2.0, 100
 # A filter answers with one of these; whatever else a call says, the kernel has looked at it.
 _FILTERED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
-
-
-def _call(name: str, *arguments: object) -> int:
-    """Make a system call that the C library has no name for."""
-    number = _NUMBERS[os.uname().machine][name]
-    words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
-    return int(_LIBC.syscall(ctypes.c_long(number), *words))
 
 
 def _got_through(result: int) -> bool:
@@ -120,6 +111,30 @@ def _system_file(want: Request) -> bool:
 
 def _list_root(_want: Request) -> bool:
     return bool(os.listdir("/"))
+
+
+def _list_programs(_want: Request) -> bool:
+    return bool(os.listdir("/usr"))
+
+
+def _installed_packages(want: Request) -> bool:
+    for path in want["package_files"]:
+        with contextlib.suppress(OSError), open(path, "rb"):
+            return True
+    return False
+
+
+def _other_devices(_want: Request) -> bool:
+    ways = [(name, os.O_RDONLY) for name in _DEVICES] + [("zero", os.O_WRONLY), ("urandom", os.O_WRONLY)]
+    for name, way in ways:
+        with contextlib.suppress(OSError):
+            os.close(os.open(f"/dev/{name}", way | os.O_NONBLOCK | os.O_NOCTTY))
+            return True
+    return False
+
+
+def _stat_system(want: Request) -> bool:
+    return any(map(os.path.lexists, want["system_directories"]))
 
 
 def _stat_outside(want: Request) -> bool:
@@ -235,33 +250,18 @@ def _memfd(_want: Request) -> bool:
     return True
 
 
-def _shared_memory(_want: Request) -> bool:
-    made = _LIBC.shmget(_IPC_PRIVATE, ctypes.c_size_t(4096), _IPC_CREAT | 0o600)
-    if made >= 0:
-        _LIBC.shmctl(made, _IPC_RMID, None)
-    return bool(made >= 0)
+# What it is given.
+
+
+def _environment(_want: Request) -> bool:
+    return dict(os.environ) != {**_ENVIRONMENT, "TMPDIR": os.getcwd()}
+
+
+def _open_room(_want: Request) -> bool:
+    return bool(os.stat(".").st_mode & 0o077)
 
 
 # The kernel.
-
-
-def _keyring(_want: Request) -> bool:
-    # The keyring of this thread, which goes with it; the others live behind the same call.
-    key = _call("add_key", b"user", b"codegenie-probe", b"x", 1, _THREAD_KEYRING)
-    if key > 0:
-        _call("keyctl", _KEYCTL_REVOKE, key)
-    return key > 0
-
-
-def _io_uring(_want: Request) -> bool:
-    ring = _call("io_uring_setup", 1, ctypes.create_string_buffer(120))
-    if ring >= 0:
-        os.close(ring)
-    return ring >= 0
-
-
-def _setns(_want: Request) -> bool:
-    return _got_through(_LIBC.setns(-1, 0))
 
 
 def _hostname(want: Request) -> bool:
@@ -298,13 +298,21 @@ def _named(*attempts: Try) -> dict[str, Try]:
 _OF_HARNESS = _named(_harness_environment, _harness_memory, _harness_descriptor, _process_vm_read, _ptrace)
 _OF_HARNESS |= _named(_signal_harness, _prlimit_harness, _pidfd_harness)
 _OF_FILES = _named(_private_file, _sibling_directory, _system_file, _list_root, _stat_outside)
+_OF_FILES |= _named(_list_programs, _installed_packages, _other_devices, _stat_system)
 _OF_FILES |= _named(_write_run_directory, _write_shared_directory)
 _OF_FILES |= _named(_chmod_outside, _utime_outside, _truncate_outside)
 _OF_NETWORK = _named(_tcp_connect, _udp_send, _unix_socket, _abstract_socket, _netlink_socket)
-_OF_SIZE = _named(_fork, _large_allocation, _large_file, _memfd, _shared_memory)
-_OF_KERNEL = _named(_keyring, _io_uring, _setns, _hostname, _new_privileges, _capabilities)
+_OF_SIZE = _named(_fork, _large_allocation, _large_file, _memfd)
+_OF_KERNEL = _named(_hostname, _new_privileges, _capabilities)
 # Descriptors first: no try has opened anything yet.
-TRIES = _named(_descriptors) | _OF_HARNESS | _OF_FILES | _OF_NETWORK | _OF_SIZE | _OF_KERNEL
+TRIES = (
+    _named(_descriptors, _environment, _open_room)
+    | _OF_HARNESS
+    | _OF_FILES
+    | _OF_NETWORK
+    | _OF_SIZE
+    | _OF_KERNEL
+)
 # They change what the probe is, and so come when the harness has looked at it.
 LAST_TRIES = _named(_unshare_user)
 SHELL = "exec-shell"

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure, IsolationNotProved, IsolationUnavailable
-from codegenie.eval.evidence import IsolationProof, ProbeResult
+from codegenie.eval.evidence import PROBE_LIST, IsolationProof, ProbeResult
+from codegenie.eval.isolation.call_trials import tried_calls
 from codegenie.eval.isolation.canaries import Canaries, planted
 from codegenie.eval.isolation.kernel import Machine, lacks, proc_is_mounted, this_machine
 from codegenie.eval.isolation.launching import Launcher, open_launcher
@@ -33,6 +34,7 @@ OPEN_PROBES = frozenset(
         "own-source",
         "system-calls",
         "thread-of-its-own",
+        "free-calls",
         "released",
     }
 )
@@ -71,6 +73,9 @@ CONTROLLED_PROBES = frozenset(
 The others are calls and states that many a machine denies to everybody, containers above all: io_uring, keys,
 namespaces, a shell. What nobody can do there, a rubric cannot do either.
 """
+OF_CALLS = frozenset({"free-calls"})
+"""What only the second probe says, which the control does not send."""
+
 _MEMORY_PROBES = frozenset({"harness-memory", "process-vm-read"})
 
 _PROBE_PROGRAM = Path(__file__).with_name("probe.py")
@@ -201,7 +206,7 @@ async def prove(
     with plant(run_directory) as for_control, plant(run_directory) as for_class:
         both = await asyncio.gather(
             _probed(control, for_control, None),
-            _probed(launcher, for_class, look),
+            _of_the_class(launcher, for_class, look),
             return_exceptions=True,
         )
     free, confined = map(_raised, both)
@@ -214,6 +219,13 @@ async def prove(
         known = name in tried or name in confined.outside
         raise _unproved(isolation_class, f"{name!r} {'got through' if known else 'was not tried'}")
     return proof
+
+
+async def _of_the_class(launcher: Launcher, canaries: Canaries, look: Outside) -> _Probed:
+    """Send both probes through the launcher of a class, one after the other, as cases come."""
+    calls = await tried_calls(launcher, this_machine())
+    probed = await _probed(launcher, canaries, look)
+    return _Probed({**probed.said, **calls}, probed.witnessed, probed.outside)
 
 
 def _class_named(name: str) -> IsolationClass:
@@ -229,6 +241,7 @@ def _proof(isolation_class: IsolationClass, blocked: Mapping[str, bool]) -> Isol
         isolation_class=isolation_class,
         kernel=machine.kernel,
         landlock_abi=machine.landlock_abi,
+        probe_list=PROBE_LIST,
         probes=tuple(ProbeResult(name=name, blocked=held) for name, held in sorted(blocked.items())),
     )
 
@@ -245,7 +258,7 @@ def _unproved(isolation_class: IsolationClass, why: str, hint: str = _NO_LOWER) 
 
 def _check_control(isolation_class: IsolationClass, reached: Mapping[str, bool]) -> None:
     """Refuse a proof whose control did not reach every canary."""
-    wanted = CONTROLLED_PROBES | OPEN_PROBES
+    wanted = CONTROLLED_PROBES | OPEN_PROBES - OF_CALLS
     if this_machine().hides_memory:
         wanted -= _MEMORY_PROBES
     for name in _missing(wanted, reached):

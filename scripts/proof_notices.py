@@ -1,0 +1,44 @@
+"""Drop each restriction of the confined classes in a copy, and say whether the proof notices.
+
+Usage: python scripts/proof_notices.py [NAME ...]
+
+`tests/portfolio/restrictions.toml` names every restriction. Whoever loses one must not prove both classes any
+more, unless `tests/portfolio/proof/unnoticed.toml` says why nothing at a start can show it. Each copy runs
+`doctor` in process numbers and mounts of its own, below a parent that ignores a signal, as a nohup does.
+"""
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.portfolio.proof.play import notice, unnoticed  # noqa: E402 - no installed package
+from tests.portfolio.table import Restriction, read_portfolio  # noqa: E402 - likewise
+
+
+def concerns_us(restriction: Restriction) -> bool:
+    """Say whether anything hangs on it for the user who runs this."""
+    return not restriction.root or os.geteuid() == 0
+
+
+def main(names: list[str]) -> int:
+    """Play every restriction, or those named; return 1 if the table is not what happens."""
+    known = read_portfolio().restrictions
+    asked_for = [known[name] for name in names] or list(known.values())
+    played = [each for each in asked_for if concerns_us(each)]
+    excused = unnoticed()
+    wrong = 0
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for restriction, found in zip(played, pool.map(notice, played), strict=True):
+            agrees = found.by is None if restriction.name in excused else found.by is not None
+            wrong += not agrees
+            print(f"{'' if agrees else 'WRONG '}{restriction.name}: {found.by or 'unnoticed'}", flush=True)
+    print(f"{len(played)} restrictions, {wrong} not as the table says")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

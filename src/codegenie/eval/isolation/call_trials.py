@@ -1,0 +1,95 @@
+"""Sends the second probe through a launcher: calls that a filter decides about, old doors, the deadline.
+
+Each in a process of its own, for some of them end it. They run before the first probe, in the same zygote:
+what one of them left behind, a mount for example, is then seen of the next.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from codegenie.eval.decoding import decode_json
+from codegenie.eval.errors import DecodingRefused, IsolationNotProved
+from codegenie.eval.isolation.kernel import Machine
+from codegenie.eval.isolation.launching import Launcher
+from codegenie.eval.processes import ProcessEnd
+from codegenie.eval.streams import read_head, stream_file
+
+DOORS = {"old-door": ("SYS", "SEGV"), "x32": ("SYS",)}
+"""How a process ends that goes through the door of another architecture; SEGV where there is no door."""
+
+_PROGRAM = Path(__file__).with_name("probe_calls.py")
+_SECONDS = 30.0
+_ANSWER_BYTES = 16 * 1024
+_DEADLINE_SECONDS = 0.05
+# A busy machine is late once; a deadline that is not kept is late every time.
+_LATE_SECONDS = 2.0
+_TRIES = 3
+_HINT = "run again; no weaker class is taken for it"
+
+
+async def tried_calls(launcher: Launcher, machine: Machine) -> dict[str, bool]:
+    """Return for each name of the second probe whether it got through."""
+    library = _executable_library()
+    request = {"mode": "calls", "landlock_abi": machine.landlock_abi, "library": library}
+    end, said = await _ran(launcher, request, _SECONDS)
+    answer, _, more = said.partition(b"\n")
+    # A library that was executed says which one it is.
+    reached = {**_answered(answer, end), "exec-library": bool(more)}
+    for name, signals in DOORS.items():
+        # An architecture that has no second door needs no guard there.
+        reached[name] = machine.architecture == "x86_64" and not await _ended_by(launcher, name, signals)
+    reached["deadline"] = not await _deadline_is_kept(launcher)
+    return reached
+
+
+async def _ended_by(launcher: Launcher, mode: str, signals: tuple[str, ...]) -> bool:
+    end, _ = await _ran(launcher, {"mode": mode}, _SECONDS)
+    return end.signal in signals
+
+
+async def _deadline_is_kept(launcher: Launcher) -> bool:
+    """Say whether a process that waits is ended when its time is up, by our own clock."""
+    loop = asyncio.get_running_loop()
+    for _ in range(_TRIES):
+        began = loop.time()
+        end, _ = await _ran(launcher, {"mode": "deadline"}, _DEADLINE_SECONDS)
+        if end.timed_out and loop.time() - began < _DEADLINE_SECONDS + _LATE_SECONDS:
+            return True
+    return False
+
+
+async def _ran(launcher: Launcher, request: dict[str, Any], seconds: float) -> tuple[ProcessEnd, bytes]:
+    with (
+        launcher.room([("rubric.py", _PROGRAM.read_bytes())]) as room,
+        stream_file(json.dumps(request).encode()) as stdin,
+        stream_file() as stdout,
+        stream_file() as stderr,
+    ):
+        end = await launcher.launch(room, (stdin, stdout, stderr), seconds)
+        answer, _ = read_head(stdout, _ANSWER_BYTES)
+    if end.lost:
+        why = f"the probe of isolation class {launcher.isolation_class!r} was lost in {request['mode']!r}"
+        raise IsolationNotProved(why, hint=_HINT)
+    return end, answer
+
+
+def _answered(answer: bytes, end: ProcessEnd) -> dict[str, bool]:
+    """Read what the second probe says."""
+    try:
+        document = decode_json(answer, _ANSWER_BYTES) if end.exit_code == 0 else None
+    except DecodingRefused:
+        document = None
+    if not isinstance(document, dict) or not all(type(value) is bool for value in document.values()):
+        how = f"signal {end.signal}" if end.signal else f"exit {end.exit_code}"
+        raise IsolationNotProved(f"the probe of system calls gave no answer ({how})", hint=_HINT)
+    return document
+
+
+def _executable_library() -> str | None:
+    """Name a library that is a program, too: the C library often is one."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    found = (line.split(None, 5)[-1] for line in lines if line.endswith("/libc.so.6"))
+    return next((path for path in found if os.access(path, os.X_OK)), None)
