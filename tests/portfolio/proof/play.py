@@ -57,7 +57,8 @@ def notice(switch: Switch | None) -> Noticed:
             check=False,
         )
     if done.returncode != 0:
-        return Noticed(f"exit {done.returncode}: {done.stderr.strip()[-200:]}")
+        # A doctor that could not look has noticed nothing.
+        raise RuntimeError(f"doctor ended with {done.returncode}: {done.stderr.strip()[-500:]}")
     classes = json.loads(done.stdout)["classes"]
     whys = [f"{each['isolation_class']}: {each['why_not']}" for each in classes if not each["proved"]]
     return Noticed("; ".join(whys) or None)
