@@ -59,6 +59,7 @@ def test_in_landlock_only_what_its_page_says_is_open(tmp_path: Path) -> None:
         "disk-total",
         "hostname",
         "stat-outside",
+        "stat-system",
     }
 
 

@@ -76,7 +76,7 @@ STOPPED = {
     "files of 20 MB": ("ulimit -f 20000", [], "'large-file'", "ulimit -f"),
     "files of 8 KB": ("ulimit -f 8", [], "File too large", ""),
     "no loopback": ("true", ["--net"], "", "ip link set lo up"),
-    "no /proc": ("umount -l /proc", ["--mount"], "/proc is not mounted", "mount -t proc"),
+    "no /proc": ("mount -t tmpfs tmpfs /proc", ["--mount"], "/proc is not mounted", "mount -t proc"),
     "ten entries": (
         "mount -t tmpfs -o nr_inodes=11 tmpfs tmp && export TMPDIR=$PWD/tmp",
         ["--mount"],
