@@ -19,7 +19,7 @@ from codegenie.eval.isolation.launching import Streams, Watch
 from codegenie.eval.isolation.outside import seen_from_outside
 from codegenie.eval.isolation.proof import OF_CALLS, OPEN_PROBES, Outside, Planter, prove
 from codegenie.eval.isolation.unconfined import Unconfined
-from codegenie.eval.models import IsolationClass
+from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.ports import Room
 from codegenie.eval.processes import ProcessEnd
 
@@ -46,6 +46,7 @@ class Saying:
     """A launcher that starts nothing, and in whose rooms the probe says what the test wants it to say."""
 
     wants_parcel = False
+    spawn: Spawn = "zygote"
 
     def __init__(
         self,

@@ -7,7 +7,13 @@ from codegenie.eval.evidence import REQUIRED_PROBES
 from codegenie.eval.isolation.confinement import landlock
 from codegenie.eval.isolation.kernel import LEAST_LANDLOCK_ABI
 from codegenie.eval.isolation.outside import seen_from_outside
-from codegenie.eval.isolation.proof import CONTROLLED_PROBES, OF_CALLS, OPEN_PROBES, STRONGEST_FIRST
+from codegenie.eval.isolation.proof import (
+    CONTROLLED_PROBES,
+    EXEC_INTERPRETER,
+    OF_CALLS,
+    OPEN_PROBES,
+    STRONGEST_FIRST,
+)
 from codegenie.eval.tiers import ISOLATION_ORDER
 from tests.portfolio.proof.play import unnoticed
 from tests.portfolio.table import read_portfolio
@@ -24,7 +30,7 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 
 def test_everything_that_a_class_requires_is_tried_or_seen_and_nothing_is_tried_for_nobody() -> None:
-    assert REQUIRED_PROBES["namespace"] == TRIED | OUTSIDE
+    assert REQUIRED_PROBES["namespace"] | {EXEC_INTERPRETER} == TRIED | OUTSIDE
     assert set(PROBE["OPEN"]) | {PROBE["RELEASED"]} | OF_CALLS == OPEN_PROBES
     assert set(CALL_PROBE["FREE"]) == OF_CALLS
     assert not TRIED & OPEN_PROBES
@@ -50,7 +56,7 @@ def test_every_probe_has_a_row_that_says_in_which_class_it_is_blocked() -> None:
         for name in REQUIRED_PROBES["namespace"]
     }
 
-    assert {name: row[:2] for name, row in said.items()} == wanted
+    assert {name: row[:2] for name, row in said.items()} == {**wanted, EXEC_INTERPRETER: ["zygote", "zygote"]}
 
 
 def test_every_canary_of_the_control_is_marked_and_no_other_probe() -> None:

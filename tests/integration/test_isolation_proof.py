@@ -89,6 +89,15 @@ def test_a_class_that_blocks_all_but_one_is_refused_by_the_name_of_that_one(
     assert message == f"isolation class {isolation_class!r} is not proved: {name!r} got through"
 
 
+def test_a_copy_of_a_zygote_that_can_become_another_program_proves_nothing(tmp_path: Path) -> None:
+    answer = {**blocked_answer(), "exec-interpreter": True}
+    fresh = Saying("landlock", answer)
+    fresh.spawn = "cold"
+
+    assert refusal(Saying("landlock", answer), tmp_path).endswith("'exec-interpreter' got through")
+    assert asyncio.run(proved_with(fresh, tmp_path)).holds
+
+
 @pytest.mark.parametrize("name", ["fork", "outside-seccomp"])
 def test_a_probe_that_was_not_tried_proves_nothing(name: str, tmp_path: Path) -> None:
     answer, seen = blocked_answer(), all_well(0)

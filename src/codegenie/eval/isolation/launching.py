@@ -28,6 +28,7 @@ class Launcher(Protocol):
 
     isolation_class: IsolationClass
     wants_parcel: bool
+    spawn: Spawn
 
     def room(self, files: Sequence[tuple[str, bytes]]) -> AbstractContextManager[Room]:
         """Give a private room with these files."""
@@ -49,6 +50,7 @@ class PlainLauncher:
 
     isolation_class: IsolationClass = "subprocess"
     wants_parcel = False
+    spawn: Spawn = "cold"
 
     def __init__(self, run_directory: Path) -> None:
         self._run_directory = run_directory
@@ -90,6 +92,7 @@ class ConfinedLauncher:
     def __init__(self, isolation_class: IsolationClass, spawn: Spawn, run_directory: Path) -> None:
         self.isolation_class = isolation_class
         self.wants_parcel = isolation_class == "namespace"
+        self.spawn: Spawn = spawn
         self._run_directory = run_directory
         self._guardian = Guardian(isolation_class, spawn, run_directory)
         self._zygotes = KeeperPool(self._guardian.zygote, LIMITS.zygote_cases)

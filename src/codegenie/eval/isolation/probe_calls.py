@@ -26,7 +26,8 @@ Try = Callable[[], bool]
 
 # name:x86_64:aarch64
 _TABLE = """
-    add_key:248:217 io_uring_setup:425:425 keyctl:250:219 setns:308:268
+    add_key:248:217 execve:59:221 fstatfs:138:44 getsockopt:55:209 madvise:28:233 mmap:9:222 statfs:137:43
+    statx:332:291 sysinfo:99:179 io_uring_setup:425:425 keyctl:250:219 setns:308:268
     accept:43:202 bind:49:200 cachestat:451:451 capset:126:91 clone:56:220 clone3:435:435 connect:42:203
     execveat:322:281 fadvise64:221:223 fchown:93:55 fcntl:72:25 flistxattr:196:13 flock:73:32 futex:202:98
     inotify_init1:294:26 inotify_rm_watch:255:28 io_destroy:207:1 ioctl:16:29 ioprio_get:252:31 kill:62:129
@@ -51,6 +52,8 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _TCGETS, _TIOCSTI = 0x5401, 0x5412
 _THREAD_FLAGS, _NEW_USER = 0x00010F00, 0x10000000
 _FUTEX_WAKE = 1
+_MADV_PAGEOUT, _MAP_HUGETLB = 21, 0x40022
+_SOL_SOCKET, _SO_PEERPIDFD = 1, 77
 _IPC_PRIVATE, _IPC_CREAT, _IPC_RMID = 0, 0o1000, 0
 _KEYCTL_REVOKE, _THREAD_KEYRING = 3, -1
 _X32 = 0x40000000
@@ -137,7 +140,8 @@ def _unlisted_calls() -> bool:
 
 def _absent_calls() -> bool:
     """Make calls that a filter could not look into: it has to look as if the kernel did not have them."""
-    return _through("clone3", 0, 0) or _through("preadv2", _BAD) or _through("pwritev2", _BAD)
+    found = _through("clone3", 0, 0) or _through("preadv2", _BAD) or _through("pwritev2", _BAD)
+    return _through("statx", _BAD) or found
 
 
 def _newer_calls() -> bool:
@@ -172,7 +176,41 @@ def _shared_memory() -> bool:
     return bool(made >= 0)
 
 
+def _sysinfo() -> bool:
+    return _through("sysinfo", 0)
+
+
+def _statfs() -> bool:
+    return _through("statfs", 0, 0) or _through("fstatfs", _BAD, 0)
+
+
+def _exec_interpreter() -> bool:
+    """Become another program, which nothing in a copy of a zygote has to; without a name none is found."""
+    return _through("execve", 0, 0, 0)
+
+
 # What is free for some arguments only.
+
+
+def _huge_pages() -> bool:
+    # Of no length, so that none is taken from the pool where the call gets through.
+    return _through("mmap", 0, 0, 1, _MAP_HUGETLB, _BAD, 0)
+
+
+def _argument_madvise() -> bool:
+    # Of no length: whoever may give this advice is told that it was taken.
+    return _raw(_NUMBER["madvise"], 0, 0, _MADV_PAGEOUT) >= 0
+
+
+def _argument_getsockopt() -> bool:
+    one, other = socket.socketpair()
+    with one, other:
+        found, size = ctypes.c_int(_BAD), ctypes.c_uint32(4)
+        where = (ctypes.byref(found), ctypes.byref(size))
+        got = _raw(_NUMBER["getsockopt"], one.fileno(), _SOL_SOCKET, _SO_PEERPIDFD, *where) >= 0
+    if got:
+        os.close(found.value)
+    return got
 
 
 def _argument_socketpair() -> bool:
@@ -273,6 +311,7 @@ def _named(*attempts: Try) -> dict[str, Try]:
 
 TRIES = _named(_unlisted_calls, _absent_calls, _newer_calls, _setns, _keyring, _io_uring, _shared_memory)
 TRIES |= _named(_argument_socketpair, _argument_sendto, _argument_fcntl, _argument_futex, _argument_ioctl)
+TRIES |= _named(_sysinfo, _statfs, _huge_pages, _argument_madvise, _argument_getsockopt, _exec_interpreter)
 TRIES |= _named(_argument_prctl, _argument_prlimit, _argument_signals, _argument_clone)
 OF_LANDLOCK: dict[str, Callable[[Request], bool]] = {
     "device-call": _device_call,

@@ -13,7 +13,7 @@ from codegenie.eval.files import write_private
 from codegenie.eval.isolation.launching import Streams, Watch
 from codegenie.eval.isolation.policy import rubric_environment
 from codegenie.eval.keepers import keeper_pool
-from codegenie.eval.models import IsolationClass
+from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.ports import Room
 from codegenie.eval.processes import ProcessEnd, ProcessRequest, real_interpreter
 from codegenie.eval.removal import for_entries, remove_tree
@@ -24,6 +24,7 @@ class Unconfined:
 
     isolation_class: IsolationClass = "subprocess"
     wants_parcel = False
+    spawn: Spawn = "cold"
 
     def __init__(self, run_directory: Path) -> None:
         self._directory = run_directory
