@@ -162,3 +162,26 @@ def test_a_stranger_on_the_loopback_while_a_run_starts_changes_nothing(tmp_path:
     # A stranger that came too late has disturbed nothing, and says so.
     assert (seen, code) == (["tcp", "udp"], 0), said
     assert said["report"]["isolation_class"] == "namespace"
+
+
+REFUSED = """
+import errno, sys
+from codegenie.eval.isolation.zygotes import _refusal
+if sys.argv[1:]:
+    with open("/proc/sys/user/max_net_namespaces", "w") as setting:
+        setting.write(sys.argv[1])
+print(type(_refusal("namespace", {"error": "clone: No space left", "errno": errno.ENOSPC})).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("most", "meaning"), [("0", "IsolationUnavailable"), ("1", "HarnessFailure"), (None, "HarnessFailure")]
+)
+def test_no_room_for_a_namespace_is_what_the_kernel_lacks_only_where_there_is_to_be_none(
+    most: str | None, meaning: str, tmp_path: Path
+) -> None:
+    # The setting is that of a user namespace of its own.
+    own = ["unshare", "--user", "--map-root-user", sys.executable, "-c", REFUSED]
+    done = call([*own, *([] if most is None else [most])], tmp_path)
+
+    assert done.stdout.split() == [meaning], done.stderr
