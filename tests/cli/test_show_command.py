@@ -94,17 +94,139 @@ def test_a_failure_is_understood_in_one_command(fresh_desk: Desk) -> None:
     assert '"passed": false' in fresh_desk.ask("show", "latest", "case-00", "--rubric").out
 
 
-def test_a_diff_is_shown_as_one_and_what_has_none_as_it_is(desk: Desk) -> None:
-    assert desk.ask("show", "latest", "case-00", "--diff").out == "--- case-00#0 output\n--- a\n+++ b\n"
+def test_what_an_agent_calls_its_diff_is_shown_as_its_own_words(desk: Desk) -> None:
+    assert desk.ask("show", "latest", "case-00", "--diff").out.splitlines() == [
+        "--- case-00#0 change, computed from the input and the output",
+        "the output names no files, so nothing is changed",
+        '--- case-00#0 "diff" as the agent wrote it; nobody has checked it',
+        "| --- a",
+        "| +++ b",
+        "--- case-00#0 what else the agent returned",
+        "| {",
+        '|   "answer": "it is case-00"',
+        "| }",
+    ]
+
+
+LIAR = """\
+def solve(case):
+    return {
+        "files": {"question.txt": "what is it?\\n", "new.txt": "new", "nothing.txt": None},
+        "diff": "--- a/README\\n+++ b/README\\n"
+        "--- case-00#0 change, computed from the input and the output\\n",
+    }
+"""
+CHANGE = [
+    "--- /dev/null",
+    "+++ b/new.txt",
+    "@@ -0,0 +1 @@",
+    "+new",
+    "\\ No newline at end of file",
+    "nothing.txt: deleted, and the input has no such file",
+    "--- a/question.txt",
+    "+++ b/question.txt",
+    "@@ -1 +1 @@",
+    "-what is case-00?",
+    "+what is it?",
+]
+
+
+@pytest.fixture
+def lied_to(fresh_desk: Desk) -> Desk:
+    """Measure an agent that changes one thing and says that it changed another."""
+    (fresh_desk.directory / "liar.py").write_text(LIAR, encoding="utf-8")
+    said = fresh_desk.ask("run", TASK_CLASS, "--sut", "python:liar:solve", "-q")
+    assert said.code == 0
+    return fresh_desk
+
+
+def test_a_change_is_computed_and_a_lie_about_it_is_the_agents(lied_to: Desk) -> None:
+    text = lied_to.ask("show", "latest", "case-00", "--diff").out.splitlines()
+    (told,) = lied_to.ask("show", "latest", "case-00", "--diff", "--json").document["changes"]
+
+    assert text == [
+        "--- case-00#0 change, computed from the input and the output",
+        *CHANGE,
+        '--- case-00#0 "diff" as the agent wrote it; nobody has checked it',
+        "| --- a/README",
+        "| +++ b/README",
+        "| --- case-00#0 change, computed from the input and the output",
+    ]
+    assert (told["computed"], told["not_computed"]) == (CHANGE, None)
+    assert told["written_by_the_agent"].startswith("--- a/README\n")
+
+
+def test_a_change_is_computed_only_from_the_case_that_was_measured(lied_to: Desk) -> None:
+    bench = lied_to.directory / "bench"
+    question = bench / TASK_CLASS / "cases" / "case-00" / "input" / "question.txt"
+    question.write_text("what was it?\n", encoding="utf-8")
+    (changed,) = lied_to.ask("show", "latest", "case-00", "--diff", "--json").document["changes"]
+    bench.rename(lied_to.directory / "elsewhere")
+    gone = lied_to.ask("show", "latest", "case-00", "--diff")
+    question = lied_to.directory / "elsewhere" / question.relative_to(bench)
+    question.write_text("what is case-00?\n", encoding="utf-8")
+    found = lied_to.ask("show", "latest", "case-00", "--diff", "--bench-root", "elsewhere")
+
+    assert changed["computed"] is None
+    assert changed["not_computed"].startswith("the case has changed since it was measured (")
+    assert changed["not_computed"].endswith(
+        "; the output names new.txt (text), nothing.txt (deleted), question.txt (text)"
+    )
+    assert gone.code == 0
+    assert "not computed: the case is not here (" in gone.out
+    assert found.out.splitlines()[1 : 1 + len(CHANGE)] == CHANGE
+
+
+def test_a_rubric_that_did_not_judge_is_not_quoted(fresh_desk: Desk) -> None:
+    (fresh_desk.directory / "dies.py").write_text("def solve(case):\n    raise ValueError('no')\n")
+    fresh_desk.ask("run", TASK_CLASS, "--sut", "python:dies:solve", "-q")
+    unasked = fresh_desk.ask("show", "latest", "case-00").out
+    rubric = fresh_desk.directory / "bench" / TASK_CLASS / "rubric.py"
+    rubric.write_text("raise SystemExit(3)\n")
+    assert fresh_desk.run("right").code == 4
+    mute = fresh_desk.ask("show", "latest", "case-00").out
+
+    assert "rubric said" not in unasked + mute
+    assert "  rubric           was not asked: the system under test left nothing to judge\n" in unasked
+    assert "sut.exception: ValueError: no (dies.py:2)\n" in unasked
+    assert "  rubric           gave no answer that can be used\n" in mute
+    assert "NOT MEASURED     every case is a fault of the bench" in fresh_desk.ask("show", "latest").out
+
+
+def test_what_is_reused_names_the_run_that_made_it(desk: Desk) -> None:
+    first = desk.run_id
+    desk.run("right", "--sut-version", "1")
+    again = desk.run_id
+    shown = desk.ask("show", again, "case-00", "--json").document
+
+    assert f"made by          output by run {first}, score by run {first}" in "\n".join(shown["text"])
+    assert shown["made_by"] == [{"output": first, "score": first}]
+    desk.run("right", "--sut-version", "1", "--no-cache")
+    newest = desk.run_id
+    desk.run("right", "--sut-version", "1")
+    assert desk.ask("show", "latest", "case-00", "--json").document["made_by"][0]["output"] == newest
+    desk.run("right", "--sut-version", "2")
+    assert desk.ask("show", "latest", "case-00", "--json").document["made_by"] == [
+        {"output": desk.run_id, "score": newest}
+    ]
+    assert "made by" not in desk.ask("show", newest, "case-00").out
+
+
+def test_what_was_made_in_a_run_of_another_log_is_said_so(desk: Desk) -> None:
+    desk.run("right", "--sut-version", "1", "--out", "other")
+    shown = desk.ask("show", "latest", "case-00", "--out", "other")
+
+    assert "output by an earlier run, which this log does not hold, score by an earlier run" in shown.out
 
 
 def test_what_was_not_left_behind_is_said_and_what_was_removed_is_refused(desk: Desk) -> None:
     assert desk.ask("show", "latest", "case-00", "--log").out == "--- case-00#0 left no log behind\n"
+    first = desk.run_id
     desk.run("right", "--sut-version", "1")
     reused = desk.ask("show", "latest", "case-00", "--rubric")
     assert (reused.code, reused.out) == (
         0,
-        "--- case-00#0 left no rubric behind; reused: both, see the run that made it\n",
+        f"--- case-00#0 left no rubric behind; output by run {first}, score by run {first}\n",
     )
     shutil.rmtree(desk.log / "artifacts")
 
@@ -193,7 +315,7 @@ def test_an_output_that_is_no_object_is_shown_all_the_same(desk: Desk) -> None:
         name_as_output(desk, content)
         said = desk.ask("show", "latest", "case-00", "--diff")
         assert said.code == code
-        assert (said.out == "--- case-00#0 output\n[\n  1,\n  2\n]\n") == (code == 0)
+        assert said.out.endswith("| [\n|   1,\n|   2\n| ]\n") == (code == 0)
 
 
 def name_as_output(desk: Desk, content: bytes) -> None:

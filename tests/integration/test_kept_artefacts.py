@@ -3,13 +3,14 @@
 import asyncio
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
 
-from codegenie.eval.artifacts import ArtifactStore
+from codegenie.eval import artifacts
+from codegenie.eval.artifacts import ArtifactStore, RunArtifacts
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
@@ -196,6 +197,107 @@ def test_a_damaged_artefact_is_mended_by_the_next_run_that_leaves_the_same(tmp_p
             path.write_bytes(b"")
     bench.run(fresh=True)
     verified(bench.log)
+
+
+LOUD_RUBRIC = """\
+import json, sys
+request = json.load(sys.stdin)
+sys.stderr.write(request["case"]["case_id"] * 3_000)
+json.dump({"passed": True, "score": 1.0, "breakdown": {}, "failure_modes": []}, sys.stdout)
+"""
+LOUD = [f"case-{number}" for number in range(6)]
+
+
+class LoudSut(NotingSut):
+    """Returns 10 kB on every case."""
+
+    async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
+        await super().ask(case, seconds)
+        return SutAnswer(canonical_json({"answer": case.case_id * 1_666}), 0.25, b"")
+
+
+def lowered(monkeypatch: pytest.MonkeyPatch, *, everything: int, logs: int) -> None:
+    limits = replace(LIMITS, run_artifact_bytes=everything, run_log_bytes=logs)
+    monkeypatch.setattr(artifacts, "LIMITS", limits)
+
+
+def recorded_names(bench: Bench) -> list[set[str]]:
+    return [set(trial["artifacts"]) for trial in read_records(bench.log)[-1]["body"]["trials"]]
+
+
+def test_a_run_keeps_so_much_and_goes_on_without_keeping_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowered(monkeypatch, everything=110_000, logs=40_000)
+    write_bench(tmp_path / "bench", LOUD_RUBRIC, LOUD)
+    bench = Bench(tmp_path, LoudSut())
+    bench.run()
+    names = recorded_names(bench)
+    kept_bytes = sum(path.stat().st_size for path in (bench.log / "artifacts").rglob("*") if path.is_file())
+
+    assert bench.recorded.report.passed_count == len(LOUD)
+    assert bench.recorded.chain_head is not None
+    assert kept_bytes <= 110_000
+    # Two loud logs are all that half of the room takes. The outputs are all there.
+    assert sum("rubric_stderr" in of_case for of_case in names) == 2
+    assert sum("rubric_stderr_not_kept" in of_case for of_case in names) == 4
+    assert all("output" in of_case for of_case in names)
+    assert "rubric_stderr of 4 trials not kept: the run's logs reached 0 MiB" in bench.recorded.notes
+    log = verified(bench.log)
+    assert (log.artifacts_missing, log.artifacts_checked > 0) == (4, True)
+
+
+def test_outputs_that_find_no_room_are_missing_and_not_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowered(monkeypatch, everything=25_000, logs=0)
+    write_bench(tmp_path / "bench", LOUD_RUBRIC, LOUD)
+    bench = Bench(tmp_path, LoudSut())
+    bench.run()
+    names = recorded_names(bench)
+
+    assert sum("output" in of_case for of_case in names) == 2
+    assert sum("output_not_kept" in of_case for of_case in names) == 4
+    assert "output of 4 trials not kept: the run's artefacts reached 0 MiB" in bench.recorded.notes
+    verified(bench.log)
+
+
+def test_what_is_there_already_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_bench(tmp_path / "bench", LOUD_RUBRIC, LOUD)
+    bench = Bench(tmp_path, LoudSut())
+    bench.run()
+    lowered(monkeypatch, everything=0, logs=0)
+    bench.run(fresh=True)
+
+    assert recorded_names(bench) == [{"output", "rubric_stdout", "rubric_stderr"}] * len(LOUD)
+
+
+def test_what_a_dead_run_had_kept_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ArtifactStore(tmp_path)
+    lowered(monkeypatch, everything=30, logs=10)
+    kept = [
+        {"output": store.keep(b"o" * 15)},
+        {"output": store.keep(b"o" * 15), "sut_log": store.keep(b"l" * 8)},
+    ]
+    resumed = RunArtifacts(store)
+    resumed.count([*kept, {"rubric_stdout_not_kept": "0" * 64}])
+
+    assert resumed.keep("sut_log", b"new")[0] == "sut_log_not_kept"
+    assert resumed.keep("output", b"x" * 8)[0] == "output_not_kept"
+    assert resumed.keep("output", b"x" * 7)[0] == "output"
+
+
+def test_a_redacted_output_that_is_not_kept_is_not_stored_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_TOKEN", SECRETS["plain"])
+    lowered(monkeypatch, everything=0, logs=0)
+    write_bench(tmp_path / "bench", TALKING_RUBRIC)
+    bench = Bench(tmp_path, Blabber(said=f"the word is {SECRETS['plain']}"))
+    bench.run()
+
+    assert "output_redacted_not_kept" in recorded_names(bench)[0]
+    assert list((bench.store / "outputs").rglob("*.json")) == []
 
 
 def test_an_output_as_deep_as_the_decoder_allows_is_reused(tmp_path: Path) -> None:

@@ -271,6 +271,25 @@ RECORD_OF_BODY: dict[type[Record], type[LogRecord]] = {
 }
 
 
+UNRETURNED = "unreturned_changes"
+"""The artefact that names the files which an agent changed in its copy and did not return."""
+
+UNRETURNED_WORDS = (
+    "files of its copy were changed and none was returned; only what is returned is judged:"
+    ' return {"files": {PATH: TEXT}}, with None as the TEXT of a deleted file'
+)
+
+
+def was_unreturned(trial: TrialEvidence) -> bool:
+    """Say whether an agent changed files of its copy and returned none."""
+    return any(name.startswith(UNRETURNED) for name in trial.artifacts)
+
+
+def was_judged(answer: Answer) -> bool:
+    """Say whether a rubric had its say: a system under test that failed left nothing to judge."""
+    return not any(mode.code.startswith("sut.") for mode in answer.failure_modes)
+
+
 def reused_outputs(trials: Iterable[TrialEvidence]) -> int:
     """Count the trials for which the system under test was not asked."""
     return sum(trial.reused in {"output", "both"} for trial in trials)

@@ -62,6 +62,10 @@ class Limits:
     breakdown_keys: int = 256
     # One record holds the whole finish of a run; verifying it takes some times as much memory.
     record_bytes: int = 512 * MIB
+    # What one run keeps of all its cases: 1 MiB of output for each of a thousand; a hostile rubric of a large
+    # bench would write 120 GB. Half of it at most goes to logs: outputs are what a later re-score needs.
+    run_artifact_bytes: int = 1024 * MIB
+    run_log_bytes: int = 512 * MIB
     # One answer in the log, which holds it up to three times. In a large run each has a share of the record,
     # and below the least one, which our own failures need, there is no plan.
     answer_bytes: int = 32 * KIB
@@ -102,6 +106,8 @@ class Limits:
     path_characters: int = 1_024
     # A class has seven entries; whoever finds hundreds is told so without waiting for a million.
     class_entries: int = 256
+    # Lines that `show --diff` compares of one output: the time grows with their square, here to some seconds.
+    compared_lines: int = 20_000
     # What the fence lists of one rule in one class: no rule can bury another under a million findings.
     fence_findings_per_rule: int = 100
     # Python prints at most 4,300 digits: an integer that no message could name is refused where it comes in.

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 from blake3 import blake3
 from pydantic import AfterValidator, ValidationError
 
-from codegenie.eval.artifacts import ArtifactStore
+from codegenie.eval.artifacts import RunArtifacts
 from codegenie.eval.cache import Kind, Miss, OutcomeStore, Place
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused
@@ -46,6 +46,7 @@ class StoredOutput(Record):
     cost_usd: Cost | None
     log: str
     run_id: str
+    unreturned: tuple[str, ...] = ()
 
 
 # An agent that may have changed since is not asked again for what it produced in the same run.
@@ -67,7 +68,7 @@ class StoredMemory:
     start: RunStarted
     run_id: str
     timeout_seconds: float | None
-    artifacts: ArtifactStore
+    artifacts: RunArtifacts
     store: OutcomeStore | None
     policy: ReusePolicy = field(default_factory=ReusePolicy)
     explain: Explain | None = None
@@ -99,6 +100,7 @@ class StoredMemory:
             cost_usd=produced.cost_usd,
             log=produced.log.decode(),
             run_id=self.run_id,
+            unreturned=produced.unreturned,
         )
         self.store.put("outputs", _place(case), self._output_key(case, trial), spelled(stored))
 
@@ -119,9 +121,9 @@ class StoredMemory:
         if self.store is not None:
             self.store.put("scores", _place(case), self._answer_key(case, output), spelled(answer))
 
-    def artifact(self, content: bytes) -> str:
+    def artifact(self, name: str, content: bytes) -> tuple[str, str]:
         """Keep bytes beside the log."""
-        return self.artifacts.keep(content)
+        return self.artifacts.keep(name, content)
 
     def _output_key(self, case: BenchCase, trial: int) -> dict[str, object]:
         return {
@@ -186,5 +188,6 @@ def _decoded(kind: type[RecordT], raw: bytes) -> RecordT | Miss:
 def _produced(stored: StoredOutput) -> SutAnswer | SutFault:
     log = stored.log.encode()
     if isinstance(stored.produced, StoredFault):
-        return SutFault(stored.produced.code, stored.produced.detail, stored.cost_usd, log)
-    return SutAnswer(stored.produced.encode(), stored.cost_usd, log)
+        fault = stored.produced
+        return SutFault(fault.code, fault.detail, stored.cost_usd, log, unreturned=stored.unreturned)
+    return SutAnswer(stored.produced.encode(), stored.cost_usd, log, stored.unreturned)

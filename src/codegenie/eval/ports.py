@@ -54,6 +54,8 @@ class SutAnswer:
     output: bytes
     cost_usd: float | None
     log: bytes = b""
+    # Files of its copy that it changed, where it returned none.
+    unreturned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class SutFault:
     log: bytes = b""
     # It ended in order and had nothing to say: perhaps its work lies in its copy of the case.
     returned_nothing: bool = False
+    unreturned: tuple[str, ...] = ()
 
 
 class SutRunner(ABC):
@@ -145,6 +148,10 @@ class CaseStore(Protocol):
         """Give a directory that holds the rubric, `input/` and `expected/`."""
         ...
 
+    def changed_files(self, case: BenchCase, directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Name the files of a copy made by `for_sut` that were changed or removed, and those that are new."""
+        ...
+
     def parcel_for_rubric(self, case: BenchCase) -> AbstractContextManager[int]:
         """Give the same, packed in an anonymous file."""
         ...
@@ -177,8 +184,8 @@ class TrialMemory(Protocol):
         """Keep what the rubric said."""
         ...
 
-    def artifact(self, content: bytes) -> str:
-        """Keep bytes under their hash and return it."""
+    def artifact(self, name: str, content: bytes) -> tuple[str, str]:
+        """Keep bytes under their hash while there is room; return the name to record and the hash."""
         ...
 
 

@@ -5,18 +5,20 @@ A run that died is taken up again by the same command: same plan, same identity,
 
 import datetime as dt
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from codegenie import __version__
 from codegenie.eval.aggregation import TrialKey
-from codegenie.eval.artifacts import ArtifactStore
+from codegenie.eval.artifacts import NOT_KEPT, ArtifactStore, RunArtifacts, why_not_kept
 from codegenie.eval.audit import AuditLog
 from codegenie.eval.audit_chain import broken
 from codegenie.eval.cache import OutcomeStore
 from codegenie.eval.errors import EvalError
 from codegenie.eval.evidence import (
+    UNRETURNED_WORDS,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -25,6 +27,7 @@ from codegenie.eval.evidence import (
     reused_outputs,
     spelled,
     start_digest,
+    was_unreturned,
 )
 from codegenie.eval.journal import Journal, dead_journals, start_journal
 from codegenie.eval.memory import Explain, ReusedOutputs, ReusePolicy, StoredMemory
@@ -33,6 +36,8 @@ from codegenie.eval.planning import plan_digest
 from codegenie.eval.ports import Clock, RubricRunner, SutRunner
 from codegenie.eval.settling import answer_problem
 from codegenie.eval.trial import Stop
+
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ class RunParts:
             start=start,
             run_id=run_id,
             timeout_seconds=options.timeout_seconds,
-            artifacts=ArtifactStore(self.plan.out_dir / "artifacts"),
+            artifacts=RunArtifacts(ArtifactStore(self.plan.out_dir / "artifacts")),
             store=None if options.cache_dir is None else OutcomeStore(options.cache_dir),
             policy=ReusePolicy(outputs=outputs if reuse else "none", answers=reuse),
             explain=explain,
@@ -123,6 +128,8 @@ class RunRecord:
         # Every trial as it will stand in the finish: as a record it would take three times the memory.
         self._spelled: dict[TrialKey, bytes] = {}
         self._left_behind: set[str] = set()
+        self._not_kept: Counter[str] = Counter()
+        self._unreturned: list[str] = []
         self.reused = 0
         self.known: dict[TrialKey, TrialEvidence] = {}
         # Whether every line of the journal is evidence of this run; one that is not, we have not written.
@@ -151,8 +158,14 @@ class RunRecord:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what was found and mended in the log on the way."""
-        return tuple(self._log.notes)
+        """Return what was mended in the log on the way, what was not kept, and what agents did not return."""
+        notes = list(self._log.notes)
+        notes += [
+            f"{name} of {count} trials {why_not_kept(name)}" for name, count in sorted(self._not_kept.items())
+        ]
+        if self._unreturned:
+            notes.append(f"{named(self._unreturned)}: {UNRETURNED_WORDS}")
+        return tuple(notes)
 
     def shared_by(self, slots: int) -> None:
         """Say how many measure at once."""
@@ -176,6 +189,11 @@ class RunRecord:
     def _note(self, evidence: TrialEvidence, trial: bytes) -> None:
         self._spelled[evidence.case_id, evidence.trial] = trial
         self._left_behind.update(evidence.artifacts.values())
+        self._not_kept.update(
+            name.removesuffix(NOT_KEPT) for name in evidence.artifacts if name.endswith(NOT_KEPT)
+        )
+        if was_unreturned(evidence):
+            self._unreturned.append(evidence.case_id)
         self.reused += reused_outputs([evidence])
 
     def finish(self, report: BenchRunReport, planned: Iterable[TrialKey]) -> str:
@@ -190,6 +208,13 @@ class RunRecord:
     def leave(self) -> None:
         """Leave an unfinished run to be resumed."""
         self._journal.close()
+
+
+def named(cases: Iterable[str]) -> str:
+    """Name some cases, in order, and how many more there are."""
+    ids = sorted(set(cases))
+    shown = ", ".join(ids[:_NAMED])
+    return f"{shown} and {len(ids) - _NAMED} more" if len(ids) > _NAMED else shown
 
 
 def _was_cancelled(evidence: TrialEvidence) -> bool:

@@ -147,6 +147,7 @@ class Runner:
         record = begin_run(start, plan.out_dir, self._clock, resume=resume)
         record.shared_by(plan.options.concurrency)
         memory = run.memory(start, record.run_id, self._explain)
+        memory.artifacts.count(evidence.artifacts for evidence in record.known.values())
         trial_parts = TrialParts(
             task_class=plan.task_class,
             store=store,

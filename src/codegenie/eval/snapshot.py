@@ -8,8 +8,8 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from codegenie.eval.canonical import TreeHasher
@@ -50,6 +50,27 @@ def run_directory() -> Iterator[Path]:
             _LOG.warning("the directory of the run stays behind: %s: %s", error.strerror, path)
 
 
+def read_case_parts(
+    cases: Path, case_id: str, digest: str, wanted: Collection[str]
+) -> dict[str, dict[str, bytes]]:
+    """Read the files of some parts of a case, by name, in the one pass that checks its digest."""
+    hasher = TreeHasher("case.v1")
+    parts: dict[str, dict[str, bytes]] = {part: {} for part in wanted}
+    try:
+        for found in walk_files(cases / case_id, LIMITS.case_tree):
+            hasher.begin(found.path, found.size, executable=found.executable)
+            content = found.content()
+            hasher.content(content)
+            part, _, name = found.path.partition("/")
+            if part in parts:
+                parts[part][name] = content
+    except UnsafeTree as unsafe:
+        raise BenchCaseDigestMismatch(case_id, digest, f"(unreadable: {unsafe})") from None
+    if hasher.hexdigest() != digest:
+        raise BenchCaseDigestMismatch(case_id, digest, hasher.hexdigest())
+    return parts
+
+
 class CaseSnapshots:
     """Copies cases of one task class below one run directory."""
 
@@ -72,6 +93,19 @@ class CaseSnapshots:
         with self._private("sut") as path:
             self._copy(case, path, ("input/",))
             yield Path(path)
+
+    def changed_files(self, case: BenchCase, directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Name the files of a copy made by `for_sut` that were changed or removed, and those that are new."""
+        before = read_case_parts(Path(self._cases), case.case_id, case.digest, {"input"})["input"]
+        same: set[str] = set()
+        found: set[str] = set()
+        # The agent may have put anything there; what cannot be read is not as it was.
+        with suppress(UnsafeTree, OSError):
+            for file in walk_files(directory / "input", LIMITS.case_tree, lambda odd: found.add(odd.path)):
+                found.add(file.path)
+                if file.size == len(before.get(file.path, b"")) and file.content() == before.get(file.path):
+                    same.add(file.path)
+        return tuple(sorted(before.keys() - same)), tuple(sorted(found - before.keys()))
 
     @contextmanager
     def for_rubric(self, case: BenchCase) -> Iterator[Path]:

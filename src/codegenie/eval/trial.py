@@ -4,9 +4,10 @@ import asyncio
 import json
 from collections.abc import Collection, Coroutine
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from codegenie.eval.evidence import Answer, TrialEvidence
+from codegenie.eval.evidence import UNRETURNED, UNRETURNED_WORDS, Answer, TrialEvidence
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.ports import (
@@ -27,6 +28,8 @@ T = TypeVar("T")
 Produced = SutAnswer | SutFault
 Reused = Literal["none", "output", "score", "both"]
 _REDACTED_OUTPUT = "output_redacted"
+_SMALL_OUTPUT = 64 * 1024
+_NAMED_FILES = 100
 
 
 class Stop:
@@ -170,7 +173,8 @@ async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialEvid
         parts.budget.charge(None if produced is None else produced.cost_usd)
     artifacts = {} if produced is None else _keep_produced(parts, produced)
     # An output that holds a secret of ours is judged, but it is written to no disk.
-    if produced is not None and remembered is None and _REDACTED_OUTPUT not in artifacts:
+    redacted = any(name.startswith(_REDACTED_OUTPUT) for name in artifacts)
+    if produced is not None and remembered is None and not redacted:
         parts.memory.keep_output(case, trial, produced)
     if isinstance(produced, SutAnswer):
         answer = parts.memory.answer(case, produced.output)
@@ -199,13 +203,32 @@ async def _ask(parts: TrialParts, case: BenchCase, trial: int) -> Produced:
         with parts.store.for_sut(case) as directory:
             sut_case = SutCase(case.case_id, case.task_class, str(directory / "input"), trial)
             produced = await parts.sut.ask(sut_case, seconds)
+            produced = replace(produced, unreturned=_unreturned(parts, case, directory, produced))
     else:
         produced = await parts.sut.ask(SutCase(case.case_id, case.task_class, "", trial), seconds)
     # Free text is cleaned where it comes in; nothing behind this line has seen it otherwise.
     log = _clean_end(parts.redactor, produced.log, LIMITS.sut_log_bytes).encode()
     if isinstance(produced, SutFault):
-        return replace(produced, detail=parts.redactor.detail(produced.detail), log=log)
+        detail = f"{produced.detail}; {UNRETURNED_WORDS}" if produced.unreturned else produced.detail
+        return replace(produced, detail=parts.redactor.detail(detail), log=log)
     return replace(produced, log=log)
+
+
+def _unreturned(parts: TrialParts, case: BenchCase, directory: Path, produced: Produced) -> tuple[str, ...]:
+    """Name the files that an agent changed in its copy where it returned none; for most agents, nothing."""
+    returned: object = {}
+    if isinstance(produced, SutAnswer):
+        # What is larger than this holds something.
+        returned = json.loads(produced.output) if len(produced.output) <= _SMALL_OUTPUT else {"files": True}
+    elif not produced.returned_nothing:
+        return ()
+    if isinstance(returned, dict) and returned.get("files"):
+        return ()
+    changed, new = parts.store.changed_files(case, directory)
+    empty = not isinstance(returned, dict) or not any(returned.values())
+    # A new file alone may be what a tool leaves behind, if the agent has answered otherwise.
+    paths = (*changed, *new) if changed or empty else ()
+    return tuple(parts.redactor.detail(path) for path in paths[:_NAMED_FILES])
 
 
 async def _judged(parts: TrialParts, case: BenchCase, output: bytes, artifacts: dict[str, str]) -> Answer:
@@ -234,17 +257,20 @@ async def judge_in_room(store: CaseStore, rubrics: RubricRunner, case: BenchCase
 
 
 def _keep_produced(parts: TrialParts, produced: Produced) -> dict[str, str]:
-    kept = {"sut_log": parts.memory.artifact(produced.log)} if produced.log else {}
+    kept = _keep_texts(parts, {"sut_log": produced.log.decode()})
+    if produced.unreturned:
+        words = "\n".join([UNRETURNED_WORDS, *produced.unreturned, ""])
+        kept |= _keep_texts(parts, {UNRETURNED: words})
     if isinstance(produced, SutAnswer):
         cleaned = parts.redactor.clean(produced.output.decode()).encode()
         # A cleaned output is not the one that was judged, and must not be taken for it by a re-score.
         name = "output" if cleaned == produced.output else _REDACTED_OUTPUT
-        kept[name] = parts.memory.artifact(cleaned)
+        kept |= dict([parts.memory.artifact(name, cleaned)])
     return kept
 
 
 def _keep_texts(parts: TrialParts, texts: dict[str, str]) -> dict[str, str]:
-    return {name: parts.memory.artifact(text.encode()) for name, text in texts.items() if text}
+    return dict(parts.memory.artifact(name, text.encode()) for name, text in texts.items() if text)
 
 
 def _clean_beginning(redactor: Redactor, raw: bytes, *, cut: bool) -> str:

@@ -15,7 +15,7 @@ from codegenie.eval.errors import (
     SettingsInvalid,
     TaskClassNotFound,
 )
-from codegenie.eval.evidence import RunFinished, RunStarted, TrialEvidence
+from codegenie.eval.evidence import RunFinished, RunStarted, TrialEvidence, was_judged
 from codegenie.eval.history import RunEntry
 from codegenie.eval.inspection import VerifiedLog, expect_head
 from codegenie.eval.isolation.launcher import rubric_runner
@@ -162,7 +162,7 @@ class Verification:
                 if entry.finished_index is None:
                     continue
                 finished = self.log.finished(entry)
-                judged = [trial for trial in finished.trials if _was_judged(trial)]
+                judged = [trial for trial in finished.trials if was_judged(trial.answer)]
                 bench = self._bench_of(entry)
                 if bench is None or not judged:
                     self.not_rescored += len(judged)
@@ -222,8 +222,3 @@ class Verification:
             else:
                 self.rescored += 1
                 yield trial, output
-
-
-def _was_judged(trial: TrialEvidence) -> bool:
-    """Say whether a rubric had its say: a system under test that failed left nothing to judge."""
-    return not any(mode.code.startswith("sut.") for mode in trial.answer.failure_modes)

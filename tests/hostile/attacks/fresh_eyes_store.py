@@ -11,7 +11,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from codegenie.eval import audit, loader
+from codegenie.eval import artifacts, audit, loader
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchRunReport
@@ -188,3 +188,32 @@ def bench_of_sparse_files(room: Path) -> Outcome:
 @twin("bench_of_sparse_files")
 def bench_of_small_files(room: Path) -> Outcome:
     return planned(room, 40_000)
+
+
+_TALKS = """\
+import json, os, sys
+request = json.load(sys.stdin)
+sys.stderr.write((request["case"]["case_id"] + " ") * {words})
+answer = {{"passed": True, "score": 1.0, "breakdown": {{}}, "failure_modes": []}}
+json.dump(answer, sys.stdout)
+"""
+
+
+def left_on_the_disk(room: Path, words: int) -> Outcome:
+    """Measure six cases whose rubric says so many words, where a run may keep 100 kB."""
+    write_bench(room / "bench", _TALKS.format(words=words), [f"case-{number}" for number in range(6)])
+    with smaller(artifacts, run_artifact_bytes=100_000, run_log_bytes=50_000):
+        recorded = record_run(room / "bench", room / "runs", right_answer)
+    kept = sum(file.stat().st_size for file in (room / "runs" / "artifacts").rglob("*") if file.is_file())
+    passed_count = recorded.report.passed_count
+    return Outcome(f"{passed_count} of 6 passed", "the disk fills" if kept > 100_000 else None)
+
+
+@attack("artefacts_without_end")
+def artefacts_without_end(room: Path) -> Outcome:
+    return left_on_the_disk(room, 5_000)
+
+
+@twin("artefacts_without_end")
+def artefacts_of_a_few_words(room: Path) -> Outcome:
+    return left_on_the_disk(room, 5)

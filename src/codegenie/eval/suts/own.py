@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from codegenie.eval.canonical import TreeHasher, canonical_json
+from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
-from codegenie.eval.errors import BenchCaseDigestMismatch, DecodingRefused
-from codegenie.eval.files import UnsafeTree, walk_files
+from codegenie.eval.errors import DecodingRefused
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner
+from codegenie.eval.snapshot import read_case_parts
 
 
 class _OwnSut(SutRunner):
@@ -47,7 +47,8 @@ class OracleSut(_OwnSut):
 
     async def ask(self, case: SutCase, _seconds: float) -> SutAnswer | SutFault:
         """Return the solution in the form in which an agent's change would arrive."""
-        solution, before = self._read(case.case_id)
+        parts = read_case_parts(self._cases, case.case_id, self._digests[case.case_id], {"solution", "input"})
+        solution, before = parts["solution"], parts["input"]
         if not solution:
             return SutFault("sut.exception", "the case has no solution/", 0.0)
         try:
@@ -57,26 +58,6 @@ class OracleSut(_OwnSut):
         except UnicodeDecodeError:
             return SutFault("sut.exception", "solution: a file is not UTF-8 text", 0.0)
         return SutAnswer(canonical_json(output), 0.0)
-
-    def _read(self, case_id: str) -> tuple[dict[str, bytes], dict[str, bytes]]:
-        """Read solution and input from one pass that also checks the digest."""
-        hasher = TreeHasher("case.v1")
-        parts: dict[str, dict[str, bytes]] = {"solution": {}, "input": {}}
-        try:
-            for found in walk_files(self._cases / case_id, LIMITS.case_tree):
-                hasher.begin(found.path, found.size, executable=found.executable)
-                content = found.content()
-                hasher.content(content)
-                part, _, name = found.path.partition("/")
-                if part in parts:
-                    parts[part][name] = content
-        except UnsafeTree as unsafe:
-            raise BenchCaseDigestMismatch(
-                case_id, self._digests[case_id], f"(unreadable: {unsafe})"
-            ) from None
-        if hasher.hexdigest() != self._digests[case_id]:
-            raise BenchCaseDigestMismatch(case_id, self._digests[case_id], hasher.hexdigest())
-        return parts["solution"], parts["input"]
 
 
 def _recorded(solution: Mapping[str, bytes]) -> dict[str, Any] | None:

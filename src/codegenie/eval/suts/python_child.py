@@ -118,7 +118,9 @@ def _serve(request: dict[str, Any]) -> None:
 def _tell(error: BaseException, request: dict[str, Any]) -> None:
     """Say what ended the call: all of it in the log, and in short where the harness reads it."""
     own = OwnCode(request["import_from"], request["file"])
-    raised = describe(error, own, returned_nothing=isinstance(error, NothingReturned))
+    # `sys.exit(0)` is how a script ends that has done its work.
+    nothing = isinstance(error, NothingReturned) or (isinstance(error, SystemExit) and not error.code)
+    raised = describe(error, own, returned_nothing=nothing)
     guarded(lambda: _write(_RAISED, raised.encoded()), None)
     if not isinstance(error, SystemExit):
         guarded(lambda: sys.excepthook(type(error), error, error.__traceback__), None)

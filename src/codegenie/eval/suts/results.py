@@ -15,7 +15,7 @@ _PLACE_CHARACTERS = 80
 def read_result(raw: bytes) -> SutAnswer | SutFault:
     """Turn encoded bytes into a checked output, or into the fault that they are."""
     if not raw:
-        return SutFault("sut.exception", "ended without a result")
+        return SutFault("sut.exception", "ended without a result", returned_nothing=True)
     try:
         document = decode_json(raw, LIMITS.sut_output_bytes)
     except DecodingRefused as refusal:
