@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.loader import load_task_class
 from codegenie.eval.streams import read_head, stream_file
 from tests.bench_builder import TASK_CLASS, write_bench
+from tests.command_line import call
 from tests.integration.forked import load_program, run_program
 
 SLOW = b"x = f'" + b"{a}" * 300_000 + b"'\n"
@@ -82,6 +84,20 @@ def test_a_source_cannot_take_more_memory_than_its_child_has(monkeypatch: pytest
 
     assert problem.message == "is nested too deeply, or needs too much memory to be compiled"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
+
+
+def test_a_harness_with_less_memory_than_the_child_may_have_can_compile(tmp_path: Path) -> None:
+    """`ulimit -v` is a hard limit, which a child cannot raise."""
+    program = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (900 << 20, 900 << 20))\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (10, 10))\n"
+        "from codegenie.eval.compiling import source_problems\n"
+        "print(source_problems((('a.py', b'x = 1'),)))\n"
+    )
+    done = call([sys.executable, "-c", program], tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, "()\n"), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ def main() -> None:
     """Answer a list of sources, framed by their sizes on the first line, with one line for each."""
     for name, most in json.loads(sys.argv[1]).items():
         hard = resource.getrlimit(getattr(resource, name))[1]
-        resource.setrlimit(getattr(resource, name), (most, hard))
+        # Whoever started us may have less than we would allow.
+        soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(getattr(resource, name), (soft, hard))
     # A warning would quote the source on standard error.
     warnings.simplefilter("ignore")
     for size in json.loads(sys.stdin.buffer.readline()):
