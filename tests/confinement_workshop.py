@@ -20,7 +20,7 @@ import pytest
 
 import codegenie
 from codegenie.eval.isolation import zygotes
-from codegenie.eval.isolation.launching import Launcher, open_launcher
+from codegenie.eval.isolation.launching import Launcher, Watch, open_launcher
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.processes import ProcessEnd
 from codegenie.eval.streams import stream_file
@@ -69,7 +69,13 @@ async def a_launcher(isolation_class: IsolationClass, spawn: Spawn = "zygote") -
             await launcher.close()
 
 
-async def run_by(launcher: Launcher, source: str, seconds: float = PATIENCE_SECONDS, **files: bytes) -> Ran:
+async def run_by(
+    launcher: Launcher,
+    source: str,
+    seconds: float = PATIENCE_SECONDS,
+    watch: Watch | None = None,
+    **files: bytes,
+) -> Ran:
     """Run a program by a launcher that is there already."""
     rubric = [("rubric.py", source.encode()), *files.items()]
     with (
@@ -78,7 +84,7 @@ async def run_by(launcher: Launcher, source: str, seconds: float = PATIENCE_SECO
         stream_file() as stdout,
         stream_file() as stderr,
     ):
-        end = await launcher.launch(room, (stdin, stdout, stderr), seconds)
+        end = await launcher.launch(room, (stdin, stdout, stderr), seconds, watch)
         return Ran(end, _text(stdout), _text(stderr))
 
 

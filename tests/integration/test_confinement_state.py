@@ -14,6 +14,7 @@ from codegenie.eval.isolation.confinement.namespaces import HOST_NAME, KINDS, US
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
 from tests.confinement_workshop import (
+    PATIENCE_SECONDS,
     a_launcher,
     each_class,
     each_way,
@@ -131,7 +132,7 @@ def test_its_limits_are_those_that_were_set_and_cannot_be_raised(
         return {name.removeprefix("Max "): (soft, hard) for name, soft, hard, *_ in rows}
 
     found = look_at(isolation_class, look, spawn)
-    seconds = LIMITS.child_cpu_seconds
+    seconds = int(PATIENCE_SECONDS) + LIMITS.child_cpu_spare_seconds
     expected = {
         "core file size": ("1", "1"),
         "address space": (str(LIMITS.child_address_space_bytes),) * 2,

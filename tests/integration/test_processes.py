@@ -41,7 +41,7 @@ async def run_python(keeper: Keeper, source: str, directory: Path, seconds: floa
 
 
 @asynccontextmanager
-async def pool_of(limits: Mapping[str, int] | None = None) -> AsyncIterator[KeeperPool]:
+async def pool_of(limits: Mapping[str, int] | None = None) -> AsyncIterator[KeeperPool[Keeper]]:
     pool = keeper_pool(None, limits or {})
     try:
         yield pool

@@ -33,6 +33,7 @@ _CONTROL = 0
 _LARGEST_PART = 1 << 16
 _END_SECONDS = 5.0
 _REMOVAL_SECONDS = 5.0
+_WORD_SECONDS = 10.0  # for the harness, which may be busy, to say whether a deadline stands
 # A soft limit is reported (SIGXCPU), a hard one is not (SIGKILL); the distance tells the two apart.
 _CPU_SECONDS_TO_HARD_LIMIT = 5
 _LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
@@ -65,12 +66,21 @@ def _prctl(option: int, value: int) -> bool:
 def limit_self(limits: dict[str, int]) -> None:
     """Lower our own limits, soft and hard, for every child to inherit."""
     for name, value in limits.items():
-        which = getattr(resource, name)
-        _, ours = resource.getrlimit(which)
-        hard = value + (_CPU_SECONDS_TO_HARD_LIMIT if name == "RLIMIT_CPU" else 0)
-        if ours != resource.RLIM_INFINITY:
-            hard = min(hard, ours)
-        resource.setrlimit(which, (min(value, hard), hard))
+        resource.setrlimit(getattr(resource, name), _lowered(name, value))
+
+
+def limit_child(pid: int, limits: dict[str, int]) -> None:
+    """Lower the limits of one child, where the system has a way: we could not raise our own again."""
+    for name, value in limits.items() if hasattr(resource, "prlimit") else ():
+        resource.prlimit(pid, getattr(resource, name), _lowered(name, value))
+
+
+def _lowered(name: str, value: int) -> tuple[int, int]:
+    """Return a limit, soft and hard, that is no higher than our own."""
+    _, ours = resource.getrlimit(getattr(resource, name))
+    hard = value + (_CPU_SECONDS_TO_HARD_LIMIT if name == "RLIMIT_CPU" else 0)
+    hard = hard if ours == resource.RLIM_INFINITY else min(hard, ours)
+    return min(value, hard), hard
 
 
 def forget_inherited_signals() -> None:
@@ -254,13 +264,14 @@ class Keeper:
             try:
                 leader = self._spawn(request, descriptors)
             except OSError as error:
-                self._control.send({"error": f"{type(error).__name__}: {error}"})
+                passing = isinstance(error, BlockingIOError)
+                self._control.send({"error": f"{type(error).__name__}: {error}", "passing": passing})
                 continue
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
             self._control.send({"started": leader})
-            self._control.send(self._keep(Tree(leader, reaper=self._reaper), started, request["seconds"]))
+            self._control.send(self._keep(Tree(leader, reaper=self._reaper), started, request))
 
     def _spawn(self, request: dict[str, Any], descriptors: list[int]) -> int:
         argv = request["argv"]
@@ -268,15 +279,18 @@ class Keeper:
         # One request at a time and one thread: the working directory is ours to lend.
         os.chdir(request["cwd"])
         try:
-            return os.posix_spawn(
+            leader = os.posix_spawn(
                 argv[0], argv, request["env"], file_actions=streams, setsid=True, setsigdef=_RESTORED_SIGNALS
             )
         finally:
             os.chdir("/")
+        limit_child(leader, request.get("limits", {}))
+        return leader
 
-    def _keep(self, tree: Tree, started: float, seconds: float) -> dict[str, Any]:
+    def _keep(self, tree: Tree, started: float, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            status, cancelled = self._wait(tree, started + seconds)
+            patient = request.get("patient", False)
+            status, cancelled = self._wait(tree, started + request["seconds"], patient=patient)
             leaked = self._wait_for_stragglers(tree) if status else 0
             wall = time.monotonic() - started
         finally:
@@ -290,13 +304,16 @@ class Keeper:
             answer["exit" if exited else "signal"] = status.si_status
         return answer
 
-    def _wait(self, tree: Tree, deadline: float) -> tuple[os.waitid_result | None, bool]:
+    def _wait(self, tree: Tree, deadline: float, *, patient: bool) -> tuple[os.waitid_result | None, bool]:
         """Wait for the leader's end, the deadline or a word of the harness, never for its pipes."""
         while True:
             status = tree.leader_status()
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                return None, False
+                more = self._time_withheld() if patient else 0.0
+                if not more or (status is not None and more < -remaining):
+                    return None, more is None
+                deadline, remaining = time.monotonic() + more, more
             if status is not None:
                 return status, False
             # A word may have come together with the request, and is then in the buffer, not in the socket.
@@ -308,6 +325,13 @@ class Keeper:
             if _CONTROL in readable or self._control.has_word:
                 self._control.receive()
                 return None, True
+
+    def _time_withheld(self) -> float | None:
+        """Ask for how long a process may go on at its deadline; None if it is no longer wanted at all."""
+        self._control.send({"due": True})
+        if not self._control.has_word and not select.select([_CONTROL], [], [], _WORD_SECONDS)[0]:
+            return 0.0
+        return self._control.receive()[0].get("more")
 
     def _wait_for_stragglers(self, tree: Tree) -> int:
         """Give what the leader left behind a moment to end by itself; count what does not."""

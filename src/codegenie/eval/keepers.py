@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.processes import Handle, Keeper, real_interpreter
 
+K = TypeVar("K", bound=Keeper)
 _KEEPER_PROGRAM = Path(__file__).with_name("keeper.py")
 _LIMITS_HINT = "see the limits of this machine, or lower --concurrency"
 _KEEPER_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
@@ -66,7 +68,7 @@ class KeeperSettings:
 
 def keeper_pool(
     directory: Path | None, limits: Mapping[str, int], *, renounce_privileges: bool = False
-) -> "KeeperPool":
+) -> "KeeperPool[Keeper]":
     """Return a pool of keepers that start plain children."""
     settings = KeeperSettings(directory, limits, renounce_privileges)
 
@@ -76,13 +78,13 @@ def keeper_pool(
     return KeeperPool(start)
 
 
-class KeeperPool:
+class KeeperPool(Generic[K]):
     """Keepers of one kind, made when they are first needed and used again."""
 
-    def __init__(self, start: Callable[[], Awaitable[Keeper]], uses: int | None = None) -> None:
+    def __init__(self, start: Callable[[], Awaitable[K]], uses: int | None = None) -> None:
         self._start = start
         self._uses = uses
-        self._idle: list[Keeper] = []
+        self._idle: list[K] = []
         self._closed = False
 
     async def open(self) -> None:
@@ -90,7 +92,7 @@ class KeeperPool:
         self._idle.append(await self._start())
 
     @asynccontextmanager
-    async def borrowed(self) -> AsyncIterator[Keeper]:
+    async def borrowed(self) -> AsyncIterator[K]:
         """Lend one keeper; it comes back only if it still lives and is not worn out."""
         keeper = self._living() or await self._start()
         try:
@@ -103,7 +105,7 @@ class KeeperPool:
             else:
                 self._idle.append(keeper)
 
-    def _living(self) -> Keeper | None:
+    def _living(self) -> K | None:
         while self._idle:
             keeper = self._idle.pop()
             if keeper.alive:

@@ -77,10 +77,15 @@ class Limits:
     child_file_bytes: int = 32 * MIB
     # A user may have 16,384 pages in pipes. Sixteen cases of 62 pipes each, at 16 pages a pipe, leave a rest.
     child_open_files: int = 128
-    # Wall clock covers one thread; this stops several from burning all cores for the whole deadline.
-    child_cpu_seconds: int = 600
-    # Small stacks go around the limit of the address space: 400 threads were made with 32 KiB each.
-    child_threads: int = 128
+    # A rubric has the time of one processor until its deadline, and so much more: several threads do not
+    # have that of all processors. The deadline comes first for who has one thread.
+    child_cpu_spare_seconds: int = 2
+    # Small stacks go around the limit of the address space: 400 threads were made with 32 KiB each. And each
+    # has a share of its processor: 125 threads left the case beside them one part in 126.
+    child_threads: int = 16
+    # Processes and threads of its user that no rubric can take: without them neither this harness nor
+    # another could start anything.
+    user_tasks_kept: int = 32
     # Signals that wait, of a real-time kind: 96,349 were all that a user had, and no timer could be made.
     child_pending_signals: int = 64
     # What a confined rubric may write beside its copy of the case: it lies in memory.
@@ -98,6 +103,10 @@ class Limits:
     removed_at_once: int = 512
     # What hostile code left may be too much to remove while somebody waits for the end of a run.
     removal_seconds: float = 10.0
+    # For what others of the user have taken, their threads for one, which end with their case.
+    start_seconds: float = 5.0
+    # A rubric has its seconds and those in which the machine had no processor for it, up to this multiple.
+    deadline_stretch: int = 4
     # From the deadline of a child to the moment when we stop believing in its keeper.
     teardown_seconds: float = 5.0
     # Environment values shorter than this occur in ordinary text; redacting them would destroy it.

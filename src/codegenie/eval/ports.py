@@ -104,7 +104,10 @@ Room: TypeAlias = "Path | int"
 
 @dataclass(frozen=True, slots=True)
 class RubricRun:
-    """What a rubric child left behind: capped bytes and how it ended. Untrusted."""
+    """What a rubric child left behind: capped bytes and how it ended. Untrusted.
+
+    `starved_with` is set where the machine had no processor for it: the seconds of one that it did get.
+    """
 
     stdout: bytes
     stdout_truncated: bool
@@ -114,6 +117,7 @@ class RubricRun:
     timed_out: bool
     leaked_processes: int
     wall_seconds: float = 0.0
+    starved_with: float | None = None
 
 
 class RubricRunner(Protocol):

@@ -12,13 +12,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from codegenie.eval.errors import EvalError, HarnessFailure
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.scheduling import Deadline, TimeShare, process_numbers, session, state, time_share
+
+# A process that was stopped is looked at when it stands still; the least busy thread takes its time to.
+_STANDSTILL_SECONDS = 1.0
+_TURN_SECONDS = 0.005
+_BUSY = "the machine is too busy: run the same command again when it is less so, or lower --concurrency"
 
 
 def real_interpreter() -> str:
@@ -29,13 +35,19 @@ def real_interpreter() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRequest:
-    """One process to start: `streams` become its descriptors 0, 1, 2 and so on."""
+    """One process to start: `streams` become its descriptors 0, 1, 2 and so on.
+
+    `limits` are its own, beside those of its keeper. Where it is `patient`, its deadline is put off by the
+    time that the machine withheld.
+    """
 
     argv: tuple[str, ...]
     directory: str
     environment: Mapping[str, str]
     streams: tuple[int, ...]
     seconds: float
+    limits: Mapping[str, int] = field(default_factory=dict)
+    patient: bool = False
 
     def message(self) -> dict[str, Any]:
         """Return what a keeper is told."""
@@ -44,6 +56,8 @@ class ProcessRequest:
             "cwd": self.directory,
             "env": dict(self.environment),
             "seconds": self.seconds,
+            "limits": dict(self.limits),
+            "patient": self.patient,
         }
 
 
@@ -94,7 +108,10 @@ class Handle(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a process tree ended. `lost` means that its keeper was ended under it."""
+    """How a process tree ended. `lost` means that its keeper was ended under it.
+
+    `starved` says what it had of the machine where that, and no fault of its own, kept it from its end.
+    """
 
     exit_code: int | None = None
     signal: str | None = None
@@ -102,6 +119,7 @@ class ProcessEnd:
     leaked: int = 0
     wall_seconds: float = 0.0
     lost: bool = False
+    starved: TimeShare | None = None
 
 
 class _KeeperLost(Exception):  # noqa: N818 - internal: the connection to a keeper ended
@@ -128,27 +146,92 @@ class Keeper:
 
     async def run(self, request: Request) -> ProcessEnd:
         """Run one process to the end of its whole tree, also when cancelled."""
-        self._said = None
         self.served += 1
+        deadline = Deadline(request.seconds)
         try:
-            await self._send(request)
-            answer = await self._answer(request.seconds + LIMITS.leak_grace_seconds + 1.0)
+            answer = await self._started_and_ended(request, deadline)
             if answer is None:
                 self._wake()
-                answer = await self._answer(LIMITS.teardown_seconds + 1.0)
+                answer = await self._last_word()
+            starves = answer is None and state(self._process.pid) == "R"
         except asyncio.CancelledError:
             await self._cancel(request.directory)
             raise
         except (_KeeperLost, OSError):
-            answer = None
+            answer, starves = None, False
         if answer is None:
             self._give_up(request.directory)
+            if starves:
+                raise HarnessFailure("a process of ours has no time to answer", hint=_BUSY)
             return ProcessEnd(lost=True)
         if "error" in answer:
             raise self.refusal(answer, request.directory)
         if not answer["fit"]:
             self._give_up(request.directory)
-        return _process_end(answer)
+        return _process_end(answer, deadline.starved)
+
+    async def _started_and_ended(self, request: Request, deadline: Deadline) -> dict[str, Any] | None:
+        """Have a process started, as often as others have taken what it needs; return how it ended."""
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + LIMITS.start_seconds
+        while True:
+            self._said = None
+            await self._send(request)
+            answer = await self._end_of(request.seconds, deadline)
+            if answer is None or not answer.get("passing") or loop.time() > patience:
+                return answer
+            await asyncio.sleep(_TURN_SECONDS)
+
+    async def _end_of(self, seconds: float, deadline: Deadline) -> dict[str, Any] | None:
+        """Return how a process ended; at its deadline, grant what the machine withheld from it."""
+        while True:
+            answer = await self._answer(seconds + LIMITS.leak_grace_seconds + 1.0)
+            for _ in range(int(LIMITS.teardown_seconds)):
+                # A keeper that waits for a processor has not fallen silent.
+                if answer is not None or state(self._process.pid) != "R":
+                    break
+                answer = await self._answer(1.0)
+            if answer is None or "due" not in answer:
+                return answer
+            self._said = None
+            self._halt()
+            seconds = deadline.more(time_share(await self._standing_still()))
+            if seconds:
+                self._go_on()
+            self._socket.send(json.dumps({"more": seconds}).encode() + b"\n")
+
+    async def _last_word(self) -> dict[str, Any] | None:
+        """Return the answer that ends a request, or None; whoever asks for time now gets none."""
+        while True:
+            answer = await self._answer(LIMITS.teardown_seconds + 1.0)
+            if answer is None or "due" not in answer:
+                return answer
+            self._said = None
+            self._socket.send(b'{"more": 0}\n')
+
+    async def _standing_still(self) -> list[int]:
+        """Return the numbers of what runs for a request, once all of it was stopped or has ended.
+
+        The kernel adds up what a thread waits when it gets its processor, and it stops with a processor only.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _STANDSTILL_SECONDS
+        while True:
+            numbers = self._working()
+            if all(state(number) in "TtZX" for number in numbers) or loop.time() > deadline:
+                return numbers
+            await asyncio.sleep(_TURN_SECONDS)
+
+    def _halt(self) -> None:
+        """Stop what has reached its deadline: while we look at it, it has no time to go on."""
+        self._signal_child(signal.SIGSTOP)
+
+    def _go_on(self) -> None:
+        self._signal_child(signal.SIGCONT)
+
+    def _working(self) -> list[int]:
+        """Return the numbers of what runs for the request under way."""
+        return [] if self._child is None else session(self._child)
 
     def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:
         """Return what is raised where a process could not be started."""
@@ -206,38 +289,40 @@ class Keeper:
         while b"\n" in self._buffer:
             line, _, self._buffer = self._buffer.partition(b"\n")
             said: dict[str, Any] = json.loads(line)
-            self._child = said.get("started")
-            if self._child is None:
+            if "due" not in said:
+                self._child = said.get("started")
+            if "started" not in said:
                 self._said = said
                 return said
         return None
 
     def _wake(self) -> None:
         """Undo a SIGSTOP that the child sent its keeper, after ending the child, which would repeat it."""
-        self._end_child()
+        self._signal_child(signal.SIGKILL)
         self._process.send_signal(signal.SIGCONT)
 
-    def _end_child(self) -> None:
+    def _signal_child(self, number: int) -> None:
         if self._child is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._child, signal.SIGKILL)
+                os.killpg(self._child, number)
 
     async def _cancel(self, directory: str | None) -> None:
         answer = None
         # Cancelled a second time: somebody is in a hurry.
         with contextlib.suppress(_KeeperLost, OSError, asyncio.CancelledError):
             answer = self._received()
-            if answer is None:
+            if answer is None or "due" in answer:
+                self._said = None
                 self._socket.send(b'{"cancel": true}\n')
                 self._wake()
-                answer = await self._answer(LIMITS.teardown_seconds + 1.0)
+                answer = await self._last_word()
         if answer is None or not answer.get("fit"):
             self._give_up(directory)
 
     def _give_up(self, directory: str | None) -> None:
         """End a keeper that no longer answers, and as much of its tree as can still be named."""
         self._in_use = False
-        self._end_child()
+        self._signal_child(signal.SIGKILL)
         self._process.kill()
         self._process.wait()
         self._socket.close()
@@ -278,17 +363,12 @@ def _end_strays(directory: str) -> None:
     """
     mark = f"TMPDIR={directory}\0".encode()
     for _ in range(100):
-        strays = [pid for pid in _process_numbers() if mark in _environment_of(pid)]
+        strays = [pid for pid in process_numbers() if mark in _environment_of(pid)]
         if not strays:
             return
         for pid in strays:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def _process_numbers() -> Iterator[int]:
-    names = os.listdir("/proc") if sys.platform == "linux" else ()
-    return (int(name) for name in names if name.isdigit())
 
 
 def _environment_of(pid: int) -> bytes:
@@ -298,7 +378,7 @@ def _environment_of(pid: int) -> bytes:
         return b""
 
 
-def _process_end(answer: dict[str, Any]) -> ProcessEnd:
+def _process_end(answer: dict[str, Any], starved: TimeShare | None) -> ProcessEnd:
     number = answer.get("signal")
     return ProcessEnd(
         exit_code=answer.get("exit"),
@@ -306,6 +386,7 @@ def _process_end(answer: dict[str, Any]) -> ProcessEnd:
         timed_out=answer["timed_out"],
         leaked=answer["leaked"],
         wall_seconds=answer["wall"],
+        starved=starved if answer["timed_out"] else None,
     )
 
 

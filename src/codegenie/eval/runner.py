@@ -128,7 +128,8 @@ class Runner:
         async with AsyncExitStack() as held:
             directory = held.enter_context(run_directory())
             held.push_async_callback(sut.close)
-            rubrics = await rubric_runner(plan.options.isolation, plan.options.spawn, directory)
+            options = plan.options
+            rubrics = await rubric_runner(options.isolation, options.spawn, directory, options.concurrency)
             held.push_async_callback(rubrics.close)
             await stop.unless_agents_stop(sut.prepare())
             store = held.enter_context(closing(CaseSnapshots(plan.task_class, directory)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.evidence import UNRETURNED, UNRETURNED_WORDS, Answer, TrialEvidence
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
@@ -253,7 +254,16 @@ async def judge_in_room(store: CaseStore, rubrics: RubricRunner, case: BenchCase
     """Run a case's rubric on an output, in a private copy of the case of the form that the rubrics need."""
     with store.parcel_for_rubric(case) if rubrics.wants_parcel else store.for_rubric(case) as room:
         seconds = float(case.rubric_wall_clock_seconds)
-        return await rubrics.run(room, rubric_request(case, output), seconds)
+        run = await rubrics.run(room, rubric_request(case, output), seconds)
+    if run.starved_with is not None:
+        raise HarnessFailure(
+            f"the machine gave a rubric {run.starved_with:.1f} s of a processor in {run.wall_seconds:.0f} s,"
+            f" and its case has {seconds:.0f} s: that is no verdict",
+            where=f"cases/{case.case_id}",
+            hint="other programs take the time: run the same command again when they are done, or lower"
+            " --concurrency; what was measured is kept",
+        )
+    return run
 
 
 def _keep_produced(parts: TrialParts, produced: Produced) -> dict[str, str]:

@@ -4,8 +4,19 @@ import os
 import signal
 from pathlib import Path
 
+from tests.bench_builder import CaseFiles
+from tests.busy_machine import busy_machine, one_processor
 from tests.hostile.rubric_deeds import PERFECT, daemon, in_one_second, perfect, perfect_and, still_beats
-from tests.hostile.workshop import HONEST, judged, rubric_that, run_cases, run_hostile, what_it_met
+from tests.hostile.workshop import (
+    HONEST,
+    HOSTILE,
+    judged,
+    refused,
+    rubric_that,
+    run_cases,
+    run_hostile,
+    what_it_met,
+)
 from tests.portfolio.stage import Outcome, attack, twin
 
 MIB = 1 << 20
@@ -206,3 +217,65 @@ def core_dump(room: Path) -> Outcome:
 def crash_that_is_caught(room: Path) -> Outcome:
     outcome = judged(run_hostile(room, perfect_and(_DUMPS.format(room=str(room)))))
     return Outcome(outcome.met, None, outcome.sibling)
+
+
+_COMPUTES = """\
+import hashlib, threading, time
+def compute(end):
+    while time.monotonic() < end:
+        hashlib.pbkdf2_hmac("sha256", b"without the lock of the interpreter", b"x", 20_000)
+if case_id == "hostile":
+    ends = time.monotonic() + 4
+    for _ in range(THREADS):
+        threading.Thread(target=compute, args=(ends,)).start()
+while case_id == "victim" and time.process_time() < 1.3:
+    pass
+"""
+
+
+def _beside_a_victim(room: Path, threads: int) -> Outcome:
+    """Run a rubric with so many threads on one processor, beside a case that needs 1.3 s of its 2 s."""
+    does = f"THREADS = {threads}\ncase_id = request['case']['case_id']\n{_COMPUTES}"
+    victim = CaseFiles("victim", fields={"rubric_wall_clock_seconds": 2})
+    with one_processor():
+        report = run_cases(room, rubric_that(does + PERFECT), (HOSTILE, HONEST, victim), concurrency=3)
+    met = what_it_met(dict(report.per_case)["victim"])
+    harm = None if met == "passed" else f"the case beside it met {met}"
+    return judged(report, lambda _report: harm)
+
+
+@attack("time_of_a_sibling")
+def time_of_a_sibling(room: Path) -> Outcome:
+    return _beside_a_victim(room, 125)
+
+
+@twin("time_of_a_sibling")
+def time_of_ones_own(room: Path) -> Outcome:
+    return _beside_a_victim(room, 0)
+
+
+_NEEDS_A_WHILE = "import time\nwhile time.process_time() < 0.7: pass\n"
+
+
+def _while_others_compute(room: Path, others: int) -> Outcome:
+    case = CaseFiles(HOSTILE, fields={"rubric_wall_clock_seconds": 1})
+    scored: list[str] = []
+
+    def run() -> None:
+        report = run_cases(room, rubric_that(_NEEDS_A_WHILE + PERFECT), (case,), concurrency=1)
+        scored.append(what_it_met(dict(report.per_case)[HOSTILE]))
+
+    with busy_machine(others):
+        met = refused(run)
+    harm = [f"it was scored, and met {each}" for each in scored if each != "passed"]
+    return Outcome(scored[0] if scored else met, harm[0] if harm else None)
+
+
+@attack("time_of_everybody")
+def time_of_everybody(room: Path) -> Outcome:
+    return _while_others_compute(room, 16)
+
+
+@twin("time_of_everybody")
+def time_enough(room: Path) -> Outcome:
+    return _while_others_compute(room, 1)

@@ -1,5 +1,10 @@
 """Rubrics that take what the kernel counts for a whole user: others of that user go without."""
 
+import json
+import tempfile
+from pathlib import Path
+
+from tests.ordinary_user import run_as_ordinary_user
 from tests.portfolio.confined.ground import Ground, Plan, confined_attack
 from tests.portfolio.stage import Outcome
 
@@ -26,6 +31,21 @@ def memory_for_pipes(ground: Ground) -> Outcome:
     taken = int(played.loot() or 0)
     # When all pipes of a user have 64 MiB, the kernel gives every new one as good as none.
     return played.outcome(f"its pipes have {taken // MIB} MiB" if taken >= 32 * MIB else None)
+
+
+@confined_attack("processes_of_the_user")
+def processes_of_the_user(ground: Ground) -> Outcome:
+    # As a user of its own, and in a namespace: root is not counted, and others must not go without.
+    with tempfile.TemporaryDirectory() as room:
+        cases = ("hostile", "honest", "other")
+        done = run_as_ordinary_user(
+            "tests.crowded_user", Path(room), 130, ground.isolation, ground.spawn, *cases
+        )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert "refusal" not in found["run"], found
+    lost = [name for name in cases if found["run"][name] != "passed"]
+    return Outcome(found["run"]["hostile"], f"without a thread: {lost}" if lost else None)
 
 
 def sends_descriptors_to_itself(_plan: Plan) -> str:

@@ -6,9 +6,12 @@ import subprocess
 import sys
 import time
 
+from tests.bench_builder import CaseFiles
+from tests.busy_machine import one_processor
 from tests.hostile.rubric_deeds import still_beats
+from tests.hostile.workshop import HONEST, what_it_met
 from tests.portfolio.confined.census import all_gone, census, descendants, state
-from tests.portfolio.confined.ground import Ground, Plan, confined_attack
+from tests.portfolio.confined.ground import Ground, Plan, confined_attack, rubric_of
 from tests.portfolio.confined.tools import first_that_works, system_call
 from tests.portfolio.stage import Outcome
 from tests.portfolio.table import ROOT
@@ -157,6 +160,74 @@ def threads_of_a_sibling(ground: Ground) -> Outcome:
     played = ground.play_together(starts_four_hundred_threads, needs_some_threads, {"seconds": 2})
     harm = None if played.loot("other") == "120" else f"the case beside it failed: {played.refusal('other')}"
     return played.outcome(harm, "one")
+
+
+def computes_in_every_thread(plan: Plan) -> str:
+    import hashlib
+    import threading
+    import time
+
+    def compute(end: float) -> None:
+        while time.monotonic() < end:
+            # Without the lock of the interpreter: they do compute side by side.
+            hashlib.pbkdf2_hmac("sha256", b"x", b"x", 20_000)
+
+    threading.stack_size(32 << 10)
+    end = time.monotonic() + plan["seconds"]
+    started = 0
+    try:
+        while started < 125:
+            threading.Thread(target=compute, args=(end,)).start()
+            started += 1
+    except RuntimeError:
+        pass
+    return str(started)
+
+
+def has_work_to_do(plan: Plan) -> str:
+    import time
+
+    while time.process_time() < plan["work"]:
+        pass
+    return "done"
+
+
+@confined_attack("time_of_the_case_beside")
+def time_of_the_case_beside(ground: Ground) -> Outcome:
+    deeds = {"one": computes_in_every_thread, "other": has_work_to_do}
+    rubric = rubric_of(deeds, {"seconds": 4, "work": 1.3})
+    other = CaseFiles("other", fields={"rubric_wall_clock_seconds": 2})
+    # On one processor, so that there is nothing else to be had.
+    with one_processor():
+        played = ground.run(rubric, ("one", other, HONEST), concurrency=3)
+    met = what_it_met(played.score("other"))
+    return played.outcome(None if met == "passed" else f"the case beside it met {met}", "one")
+
+
+_ANOTHER_RUN = """\
+import sys
+from pathlib import Path
+from tests.bench_builder import CaseFiles
+from tests.hostile.confined.resources import has_work_to_do
+from tests.portfolio.confined.ground import Ground, rubric_of
+room, isolation, spawn = sys.argv[1:]
+cases = [CaseFiles(name, fields={"rubric_wall_clock_seconds": 1}) for name in ("one", "two", "three")]
+rubric = rubric_of({case.case_id: has_work_to_do for case in cases}, {"work": 0.5})
+played = Ground(Path(room), isolation, spawn).run(rubric, cases, concurrency=2)
+print([case.case_id for case in cases if not played.score(case.case_id).passed])
+"""
+
+
+@confined_attack("time_of_another_run")
+def time_of_another_run(ground: Ground) -> Outcome:
+    room = ground.room / "another"
+    room.mkdir()
+    argv = [sys.executable, "-c", _ANOTHER_RUN, str(room), ground.isolation, ground.spawn]
+    with one_processor():
+        another = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        played = ground.play_together(computes_in_every_thread, computes_in_every_thread, {"seconds": 5})
+        lost = another.communicate(timeout=120)[0].strip()
+    return played.outcome(None if lost == "[]" else f"the other run lost {lost or 'everything'}", "one")
 
 
 def fills_the_disk(_plan: Plan) -> str:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from codegenie.eval.evidence import IsolationProof
 from codegenie.eval.isolation import hiding
-from codegenie.eval.isolation.launching import Launcher
+from codegenie.eval.isolation.headroom import check_headroom
+from codegenie.eval.isolation.launching import ConfinedLauncher, Launcher
 from codegenie.eval.isolation.proof import strongest_proved
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import Spawn
@@ -38,6 +39,7 @@ class Rubrics:
             timed_out=end.timed_out,
             leaked_processes=end.leaked,
             wall_seconds=end.wall_seconds,
+            starved_with=None if end.starved is None else end.starved.given,
         )
 
     async def close(self) -> None:
@@ -46,9 +48,15 @@ class Rubrics:
         await self._launcher.close()
 
 
-async def rubric_runner(asked_for: str, spawn: Spawn, run_directory: Path) -> Rubrics:
-    """Return the strongest class that can be proved here, or refuse the one that was asked for."""
+async def rubric_runner(asked_for: str, spawn: Spawn, run_directory: Path, slots: int = 1) -> Rubrics:
+    """Return the strongest class that can be proved here, or refuse the one that was asked for.
+
+    So many rubrics will run at once: where the user may not have the processes for them, none is started.
+    """
+    check_headroom(asked_for, slots)
     notes: list[str] = []
     with hiding.seen():
         launcher, proof = await strongest_proved(asked_for, spawn, run_directory, notes.append)
+    if isinstance(launcher, ConfinedLauncher):
+        launcher.divide(slots)
     return Rubrics(launcher, proof, tuple(notes))

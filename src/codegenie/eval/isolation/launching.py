@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.isolation.policy import rubric_environment, rubric_limits
+from codegenie.eval.isolation.policy import case_limits, rubric_environment, rubric_limits, shared_tasks
 from codegenie.eval.isolation.zygotes import ConfinedRequest, Guardian, Zygote
 from codegenie.eval.keepers import KeeperPool, keeper_pool
 from codegenie.eval.limits import LIMITS
@@ -16,6 +16,7 @@ from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.parcels import Packer, packed
 from codegenie.eval.ports import Room
 from codegenie.eval.processes import ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.scheduling import Processors
 from codegenie.eval.streams import stream_file
 
 Streams = tuple[int, int, int]
@@ -76,6 +77,8 @@ class PlainLauncher:
             environment=rubric_environment(directory),
             streams=streams,
             seconds=seconds,
+            limits=case_limits(seconds) | shared_tasks(),
+            patient=True,
         )
         del watch  # nothing is claimed of a plain child, so nothing has to be looked at
         async with self._keepers.borrowed() as keeper:
@@ -96,10 +99,15 @@ class ConfinedLauncher:
         self._run_directory = run_directory
         self._guardian = Guardian(isolation_class, spawn, run_directory)
         self._zygotes = KeeperPool(self._guardian.zygote, LIMITS.zygote_cases)
+        self._processors = Processors(1)
 
     async def open(self) -> None:
         """Make the first zygote now: where none can be made the class does not exist."""
         await self._zygotes.open()
+
+    def divide(self, slots: int) -> None:
+        """Give each of so many rubrics at once processors of its own, where there are enough."""
+        self._processors = Processors(slots)
 
     def room(self, files: Sequence[tuple[str, bytes]]) -> AbstractContextManager[Room]:
         """Give these files, in the form that the class takes."""
@@ -109,11 +117,12 @@ class ConfinedLauncher:
         self, room: Room, streams: Streams, seconds: float, watch: Watch | None = None
     ) -> ProcessEnd:
         """Run it as a copy of a zygote."""
-        with _descriptor_of(room) as place:
+        with _descriptor_of(room) as place, self._processors.share() as share:
             async with self._zygotes.borrowed() as zygote:
+                zygote.use(share)
                 request = ConfinedRequest((*streams, place), seconds, seen=watch is not None)
                 running = zygote.run(request)
-                if watch is None or not isinstance(zygote, Zygote):
+                if watch is None:
                     return await running
                 return await _watched(zygote, asyncio.ensure_future(running), watch)
 

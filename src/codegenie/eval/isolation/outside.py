@@ -13,18 +13,19 @@ _NAMESPACES = {"user": "user", "pid": "pid", "mount": "mnt", "network": "net", "
 _STREAMS = {"0", "1", "2"}
 _SECCOMP_FILTER = "2"
 _MIB = 1024 * 1024
-# The most that a rubric may have, soft and hard. A hard limit on time is some seconds higher.
+# The most that a rubric may have, soft and hard. The probe has a deadline of 30 s, and so two seconds more of a
+# processor, and five more again before the hard limit.
 _LIMITS = {
-    "Max cpu time": (600, 605),
+    "Max cpu time": (32, 37),
     "Max file size": (32 * _MIB, 32 * _MIB),
     "Max core file size": (1, 1),
-    "Max open files": (256, 256),
+    "Max open files": (128, 128),
     "Max address space": (2048 * _MIB, 2048 * _MIB),
     "Max pending signals": (64, 64),
     "Max locked memory": (0, 0),
 }
-# 128 threads, the first of them and the zygote. Only in a user namespace do no others count.
-_LIMITS_OF_A_USER = {"Max processes": (130, 130)}
+# 16 threads, the first of them and the zygote. Only in a user namespace do no others count.
+_LIMITS_OF_A_USER = {"Max processes": (18, 18)}
 _VARIABLES = {b"PYTHONHASHSEED", b"LC_ALL", b"PATH", b"TMPDIR"}
 _MASK = "0077"
 _NO_SIGNAL = 0

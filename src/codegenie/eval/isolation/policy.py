@@ -1,8 +1,10 @@
 """What a child is given: an environment built from nothing, and limits that it cannot raise."""
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from codegenie.eval.isolation.headroom import most_tasks
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass
 
@@ -23,20 +25,30 @@ def rubric_environment(directory: str) -> dict[str, str]:
 
 
 def rubric_limits() -> dict[str, int]:
-    """Return the rlimits of a rubric child by name. RLIMIT_NPROC is left out: it counts the whole user."""
+    """Return the rlimits of every rubric child by name."""
     return {
         "RLIMIT_CORE": 0,
         "RLIMIT_AS": LIMITS.child_address_space_bytes,
         "RLIMIT_FSIZE": LIMITS.child_file_bytes,
         "RLIMIT_NOFILE": LIMITS.child_open_files,
-        "RLIMIT_CPU": LIMITS.child_cpu_seconds,
     }
+
+
+def shared_tasks() -> dict[str, int]:
+    """Return the limit of processes where the kernel counts the whole user: some are left for others."""
+    most = most_tasks()
+    return {} if most is None else {"RLIMIT_NPROC": most}
+
+
+def case_limits(seconds: float) -> dict[str, int]:
+    """Return the rlimits of a rubric child that follow from the deadline of its case."""
+    return {"RLIMIT_CPU": math.ceil(seconds) + LIMITS.child_cpu_spare_seconds}
 
 
 def confined_limits(isolation_class: IsolationClass) -> dict[str, int]:
     """Return the limits of a confined rubric, those of its private directory among them."""
     # In a user namespace of its own only its own threads count, beside the zygote and itself.
-    threads = {"RLIMIT_NPROC": LIMITS.child_threads + 2} if isolation_class == "namespace" else {}
+    threads = {"RLIMIT_NPROC": LIMITS.child_threads + 2} if isolation_class == "namespace" else shared_tasks()
     return {
         **threads,
         **rubric_limits(),

@@ -16,12 +16,19 @@ from typing import Any
 from codegenie.eval.errors import EvalError, HarnessFailure, IsolationUnavailable
 from codegenie.eval.isolation.confinement.layout import ROOM
 from codegenie.eval.isolation.confinement.namespaces import CAGE
+from codegenie.eval.isolation.headroom import most_tasks
 from codegenie.eval.isolation.kernel import namespaces_are_switched_off
-from codegenie.eval.isolation.policy import confined_limits, rubric_environment, rubric_limits
+from codegenie.eval.isolation.policy import (
+    case_limits,
+    confined_limits,
+    rubric_environment,
+    rubric_limits,
+)
 from codegenie.eval.keepers import KeeperSettings, start_program
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.processes import Handle, Keeper, real_interpreter
+from codegenie.eval.scheduling import parent, process_numbers
 
 _PROGRAM = Path(__file__).parent / "confinement" / "guardian.py"
 _DOCTOR = "run `codegenie eval doctor` for what is missing on this machine"
@@ -46,8 +53,9 @@ class ConfinedRequest:
     directory: None = None
 
     def message(self) -> dict[str, Any]:
-        """Return what a zygote is told: a deadline, and nothing of the case."""
-        return {"seconds": self.seconds} | ({"seen": True} if self.seen else {})
+        """Return what a zygote is told: a deadline and what follows from it, and nothing of the case."""
+        told = {"seconds": self.seconds, "limits": case_limits(self.seconds)}
+        return told | ({"seen": True} if self.seen else {})
 
 
 class _Ended(Exception):  # noqa: N818 - internal: the other end of a socket is gone
@@ -116,6 +124,7 @@ class Zygote(Keeper):
         super().__init__(process, connection)
         self.number = process.pid
         self._isolation_class = isolation_class
+        self._processors: frozenset[int] = frozenset()
 
     def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:
         """Return what is raised where a step in a copy failed, before anything foreign ran."""
@@ -129,25 +138,25 @@ class Zygote(Keeper):
         except OSError:
             # It is gone, and with it all of them; or /proc shows a user only what it may trace (hidepid=2),
             # which hides a zygote, and no copy.
-            return [number for number in _process_numbers() if _parent(number) == self.number]
+            return [number for number in process_numbers() if parent(number) == self.number]
         return [int(number) for number in listed.split()]
+
+    def _working(self) -> list[int]:
+        return self.copies()
+
+    def use(self, processors: frozenset[int]) -> None:
+        """Bind it, and the copies that it will make, to these processors."""
+        if processors != self._processors:
+            # It may have ended, which its next answer will tell; or they were taken away under way.
+            with suppress(OSError):
+                os.sched_setaffinity(self.number, processors)
+            self._processors = processors
 
     def reap(self) -> None:
         """See it ended, and let go of it."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-
-
-def _process_numbers() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _parent(number: int) -> int:
-    try:
-        return int(Path(f"/proc/{number}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    except OSError:
-        return 0
 
 
 class Guardian:
@@ -170,6 +179,8 @@ class Guardian:
         settings = {
             "class": isolation_class,
             "limits": confined_limits(isolation_class),
+            # More than what its copies may have: a zygote can be made when they have taken all of that.
+            "most_tasks": most_tasks(LIMITS.user_tasks_kept // 2),
             "program": {"interpreter": interpreter, "name": "rubric.py", "spawn": spawn},
             "cleaner": KeeperSettings(None, rubric_limits()).command(),
         }

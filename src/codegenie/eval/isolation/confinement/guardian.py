@@ -9,6 +9,7 @@ import contextlib
 import gc
 import json
 import os
+import resource
 import signal
 import sys
 from typing import Any, NoReturn
@@ -152,6 +153,13 @@ def _hide() -> None:
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
 
 
+def _leave_room(most_tasks: int | None) -> None:
+    """Start nothing once the user has so many processes, and let no namespace of ours have more."""
+    if most_tasks is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most_tasks, hard))
+
+
 def main() -> Program | None:
     """Serve, and clean up if the harness died without a word; in a confined copy, say what is to be run."""
     os.umask(0o077)
@@ -160,6 +168,7 @@ def main() -> Program | None:
     settings, (directory,) = control.receive()
     try:
         _hide()
+        _leave_room(settings["most_tasks"])
         guardian = Guardian(settings, directory, control)
     except OSError as error:
         control.receive()  # the first request, and the harness reads what comes as the answer to it

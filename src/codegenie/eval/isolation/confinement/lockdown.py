@@ -32,21 +32,19 @@ class Lockdown(ABC):
     def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int]) -> None:
         self._settings = settings
         self._readable = {**readable, **layout.DEVICES}
-        self._limits = {
-            getattr(resource, name): (
-                value,
-                value + (_CPU_SECONDS_TO_HARD_LIMIT if name == "RLIMIT_CPU" else 0),
-            )
-            for name, value in settings.items()
-            if name.startswith("RLIMIT_")
-        }
+        self._limits = {name: value for name, value in settings.items() if name.startswith("RLIMIT_")}
 
     @abstractmethod
-    def confine(self, room: int) -> None:
-        """Enter the room and give everything up, in a copy of the zygote that has one thread."""
+    def confine(self, room: int, limits: Mapping[str, int]) -> None:
+        """Enter the room and give everything up, in a copy of the zygote that has one thread.
 
-    def _limit(self) -> None:
-        for which, (soft, hard) in self._limits.items():
+        `limits` are those of the case, beside those of all.
+        """
+
+    def _limit(self, limits: Mapping[str, int]) -> None:
+        for name, soft in {**self._limits, **limits}.items():
+            which = getattr(resource, name)
+            hard = soft + (_CPU_SECONDS_TO_HARD_LIMIT if name == "RLIMIT_CPU" else 0)
             _, ours = resource.getrlimit(which)
             highest = hard if ours == resource.RLIM_INFINITY else min(hard, ours)
             resource.setrlimit(which, (min(soft, highest), highest))
@@ -68,7 +66,7 @@ class NamespaceLockdown(Lockdown):
         self._ruleset = landlock.Ruleset(landlock.abi())
         self._ruleset.allow(landlock.places({**self._readable, layout.BOX: landlock.WORK}))
 
-    def confine(self, room: int) -> None:
+    def confine(self, room: int, limits: Mapping[str, int]) -> None:
         """Unpack the parcel into a mount that nobody else sees."""
         entries, size = measure(room)
         namespaces.mount_room(
@@ -76,7 +74,7 @@ class NamespaceLockdown(Lockdown):
             entries + self._settings["scratch_entries"] + _INODES_OF_A_MOUNT,
         )
         unpack(room)
-        self._limit()
+        self._limit(limits)
         syscalls.drop_capabilities()
         self._bind_to(self._ruleset, self._calls)
 
@@ -103,12 +101,12 @@ class LandlockLockdown(Lockdown):
         with contextlib.suppress(syscalls.Refused):
             syscalls.drop_bounding_set()
 
-    def confine(self, room: int) -> None:
+    def confine(self, room: int, limits: Mapping[str, int]) -> None:
         """Enter the directory; the rules are made anew, for one of them names it."""
         os.fchdir(room)
         os.environ["TMPDIR"] = os.getcwd()
         ruleset = landlock.Ruleset(self._version, landlock.LEAST_ABI)
         ruleset.allow([*self._places, (room, landlock.WORK)])
-        self._limit()
+        self._limit(limits)
         syscalls.drop_capabilities()
         self._bind_to(ruleset, self._calls)

@@ -20,6 +20,8 @@ _LARGEST_PART = 1 << 12
 _DESCRIPTORS = 4
 _SET_UP_FAILED = 98
 _END_SECONDS = 5.0
+# For the harness to say whether a deadline stands. It answers at once, unless it is as busy as all others.
+_WORD_SECONDS = 10.0
 
 
 def told(error: BaseException) -> dict[str, Any]:
@@ -94,20 +96,26 @@ class Zygote:
             if "seconds" not in request:
                 continue  # a cancellation that crossed our answer
             reason, reasons = os.pipe()
-            copy = syscalls.fork_patiently(self._lockdown.fork_flags)
+            try:
+                copy = syscalls.fork_into(self._lockdown.fork_flags)
+            except syscalls.Refused as refused:
+                # Others have taken what it needs; the harness asks again, for as long as it has patience.
+                for descriptor in (reason, reasons, *descriptors):
+                    os.close(descriptor)
+                self._control.send(told(refused))
+                continue
             started = time.monotonic()
             if copy == 0:
-                self._become(descriptors, reasons, seen="seen" in request)
+                self._become(descriptors, reasons, request)
                 return True
-            os.close(reasons)
-            for descriptor in descriptors:
+            for descriptor in (reasons, *descriptors):
                 os.close(descriptor)
             answer = self._keep(copy, started, request["seconds"])
             said = os.read(reason, _LARGEST_PART)
             os.close(reason)
             self._control.send(json.loads(said) if said else answer)
 
-    def _become(self, descriptors: list[int], reasons: int, *, seen: bool) -> None:
+    def _become(self, descriptors: list[int], reasons: int, request: dict[str, Any]) -> None:
         """Confine ourselves, and take a fresh interpreter if that is asked for. Nothing foreign has run.
 
         Only a probe may be looked into from outside, to prove what it is. Into a rubric other programs of the
@@ -121,9 +129,9 @@ class Zygote:
             *streams, room = descriptors
             for target, stream in enumerate(streams):
                 os.dup2(stream, target)
-            if seen:
+            if "seen" in request:
                 syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
-            self._lockdown.confine(room)
+            self._lockdown.confine(room, request["limits"])
             cold = self._program["spawn"] == "cold"
             syscalls.close_from(3, when_replaced=cold)
             if cold:
@@ -161,16 +169,34 @@ class Zygote:
         poll.register(handle, select.POLLIN)
         poll.register(self._control.descriptor, select.POLLIN)
         while True:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                return False, True
+            remaining = max(deadline - time.monotonic(), 0.0)
             # A word may have come together with the request, and is then in the buffer, not in the socket.
             ready = dict(poll.poll(0 if self._control.has_word else remaining * 1000 + 1))
-            if handle in ready:
-                return False, time.monotonic() >= deadline
+            late = time.monotonic() - deadline
+            if handle in ready and late < 0:
+                return False, False
             if self._control.descriptor in ready or self._control.has_word:
                 self._control.receive()
                 return True, False
+            if late < 0:
+                continue
+            more = self._time_withheld(handle)
+            if more is None:
+                return True, False
+            if handle in ready or more == 0.0:
+                return False, late > more
+            deadline = time.monotonic() + more
+
+    def _time_withheld(self, handle: int) -> float | None:
+        """Stop the copy and ask for how long it may go on; None if it is no longer wanted at all."""
+        signal.pidfd_send_signal(handle, signal.SIGSTOP)
+        self._control.send({"due": True})
+        if not select.select([self._control.descriptor], [], [], _WORD_SECONDS)[0]:
+            return 0.0
+        more: float | None = self._control.receive()[0].get("more")
+        if more:
+            signal.pidfd_send_signal(handle, signal.SIGCONT)
+        return more
 
     def _end_leftovers(self) -> int:
         """End what a copy left behind, which the filter forbids; count it."""

@@ -1,0 +1,181 @@
+"""A run reserves the processes that it may need, and no case takes those of others (ADR-0027)."""
+
+import asyncio
+import json
+import os
+import re
+import resource
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.isolation.headroom import check_headroom, most_tasks
+from codegenie.eval.keepers import start_program
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import IsolationClass
+from codegenie.eval.processes import Keeper, ProcessEnd, ProcessRequest, real_interpreter
+from tests.confinement_workshop import (
+    a_launcher,
+    each_class,
+    look_at,
+    parent_of,
+    run_by,
+    run_confined,
+    use_edited_guardian,
+)
+from tests.ordinary_user import run_as_ordinary_user
+
+each_isolation_class = pytest.mark.parametrize("isolation", ["namespace", "landlock", "subprocess"])
+FEW = 60
+ENOUGH = 130
+
+
+def crowded(tasks: int, isolation: str, *cases: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as room:
+        done = run_as_ordinary_user("tests.crowded_user", Path(room), tasks, isolation, "zygote", *cases)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@each_isolation_class
+def test_a_run_that_may_not_fit_is_refused_before_its_first_case(isolation: str) -> None:
+    found = crowded(FEW, isolation, "honest")["run"]
+
+    assert (found["refusal"], found["asked"]) == ("HarnessFailure", 0)
+    numbers = re.search(r"may need (\d+) .* can have (\d+) more", found["message"])
+    assert numbers is not None, found
+    assert int(numbers[1]) == 2 * (LIMITS.child_threads + 4) + 8
+    assert int(numbers[2]) < int(numbers[1])
+    assert "--concurrency" in found["message"]
+    assert "ulimit -u" in found["message"]
+
+
+@each_isolation_class
+def test_a_run_that_fits_is_measured(isolation: str) -> None:
+    assert crowded(ENOUGH, isolation, "honest", "other") == {"run": {"honest": "passed", "other": "passed"}}
+
+
+def test_a_case_that_takes_every_thread_takes_none_of_others() -> None:
+    found = crowded(ENOUGH, "namespace", "hostile", "honest", "other")
+
+    assert found["run"] == {"hostile": "passed", "honest": "passed", "other": "passed"}
+    assert found["another"] == {"honest": "passed"}
+
+
+def test_who_counts_threads_for_a_user_alone_leaves_the_last_ones_to_others() -> None:
+    # In class landlock the kernel counts the whole user, and a case may take threads that another needs;
+    # the harness can still start processes, and the run comes to its end.
+    found = crowded(ENOUGH, "landlock", "hostile", "honest", "other")
+
+    assert found["run"].keys() == {"hostile", "honest", "other"}
+    assert found["run"]["hostile"] == "passed"
+
+
+@pytest.fixture
+def most() -> Iterator[int]:
+    """Lower the limit of this process, as a user would by `ulimit -u`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    lowered = 5_000 if hard == resource.RLIM_INFINITY else min(5_000, hard)
+    resource.setrlimit(resource.RLIMIT_NPROC, (lowered, hard))
+    yield lowered
+    resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
+
+
+def test_what_is_kept_is_below_the_limit_of_this_user(most: int) -> None:
+    assert most_tasks() == most - LIMITS.user_tasks_kept
+    with pytest.raises(HarnessFailure, match="may need"):
+        check_headroom("namespace", 10_000)
+    if os.getuid() == 0:
+        # The kernel does not count the processes of root.
+        check_headroom("subprocess", 10_000)
+
+
+def processes_limit(number: int) -> tuple[str, str]:
+    text = Path(f"/proc/{number}/limits").read_text(encoding="ascii")
+    found = re.search(r"^Max processes +(\w+) +(\w+)", text, re.MULTILINE)
+    assert found is not None
+    return found[1], found[2]
+
+
+@each_class
+def test_the_last_processes_of_a_user_are_out_of_reach_of_a_rubric(
+    isolation_class: IsolationClass, most: int
+) -> None:
+    def look(copy: int) -> tuple[tuple[str, str], str]:
+        guardian = parent_of(parent_of(copy))
+        return processes_limit(copy), processes_limit(guardian)[0]
+
+    of_the_copy, of_the_guardian = look_at(isolation_class, look)
+
+    # A user namespace takes on the limit of whoever makes it, here the guardian.
+    assert of_the_guardian == str(most - LIMITS.user_tasks_kept // 2)
+    if isolation_class == "landlock":
+        assert of_the_copy == (str(most - LIMITS.user_tasks_kept),) * 2
+
+
+def test_nor_does_a_plain_child_reach_them(most: int) -> None:
+    source = "import os, resource\nos.write(1, repr(resource.getrlimit(resource.RLIMIT_NPROC)).encode())"
+    left = most - LIMITS.user_tasks_kept
+    assert run_confined("subprocess", source).stdout == repr((left, left))
+
+
+REFUSING = """\
+                self.refused = getattr(self, "refused", 0) + 1
+                if self.refused % {every}:
+                    raise syscalls.Refused(11, "all are taken")
+                copy = syscalls.fork_into("""
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, directory: Path, every: int) -> None:
+    edit = ("zygote.py", "                copy = syscalls.fork_into(", REFUSING.format(every=every))
+    use_edited_guardian(monkeypatch, directory, edit)
+
+
+@each_class
+def test_a_copy_that_cannot_be_made_at_once_is_made_a_little_later(
+    isolation_class: IsolationClass, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, tmp_path, every=4)
+    assert run_confined(isolation_class, "print('made')").stdout == "made\n"
+
+
+def test_a_copy_that_can_never_be_made_is_no_fault_of_its_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, tmp_path, every=1_000_000)
+
+    async def run() -> None:
+        async with a_launcher("namespace") as launcher:
+            await run_by(launcher, "pass")
+
+    with pytest.raises(HarnessFailure, match="all are taken"):
+        asyncio.run(run())
+
+
+BUSY_KEEPER = """\
+import json, socket
+control = socket.socket(fileno=0)
+for turn in range(3):
+    request, *_ = socket.recv_fds(control, 65536, 8)
+    wall = {"wall": 0.1, "leaked": 0, "cancelled": False, "timed_out": False, "fit": True, "exit": 7}
+    answer = {"error": "BlockingIOError", "passing": True} if turn < 2 else wall
+    control.sendall(json.dumps(answer).encode() + b"\\n")
+control.recv(1)
+"""
+
+
+def test_a_process_that_a_keeper_cannot_start_at_once_is_started_a_little_later(tmp_path: Path) -> None:
+    async def run() -> ProcessEnd:
+        keeper = Keeper(*start_program([real_interpreter(), "-S", "-c", BUSY_KEEPER], {}))
+        try:
+            return await keeper.run(ProcessRequest(("/bin/true",), str(tmp_path), {}, (), 20.0))
+        finally:
+            keeper.dismiss()
+            keeper.reap()
+
+    assert asyncio.run(run()).exit_code == 7

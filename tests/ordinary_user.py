@@ -1,0 +1,79 @@
+"""Runs a program as an ordinary user who may have so many processes, in a pid namespace of its own.
+
+The kernel does not count the processes of root. So where tests run as root, the program gets a user that
+exists for it alone, and whatever it does to processes, it does to those of its namespace. What it has to read
+may lie in a closed directory, such as root's home: there it sees that part of it, and no other. Where tests
+run as an ordinary user, the program runs as the same one, with so many processes beside those that are there.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import codegenie
+from tests.portfolio.stage import unmeasured
+from tests.portfolio.table import ROOT
+
+_USER = 61777
+_NEEDED = sorted({str(ROOT), sys.prefix, sys.base_prefix, str(Path(codegenie.__file__).parent)})
+_OPEN_UP = r"""
+set -e
+stage=$1; user=$2; tasks=$3; shift 3
+number=0
+for path in $BEHIND; do
+    number=$((number + 1)); mkdir -p "$stage/$number"; mount --bind "$path" "$stage/$number"
+done
+for place in $CLOSED; do mount -t tmpfs -o mode=0755 none "$place"; done
+number=0
+for path in $BEHIND; do
+    number=$((number + 1)); mkdir -p "$path"; mount --bind "$stage/$number" "$path"
+done
+exec setpriv --reuid "$user" --regid "$user" --clear-groups prlimit --nproc="$tasks" "$@"
+"""
+
+
+def _closed() -> dict[str, str]:
+    """Return the directories that keep others from what the program needs, and what lies behind them."""
+    above = {parent for path in _NEEDED for parent in Path(path).parents}
+    closed = [place for place in above if not place.stat().st_mode & 0o001]
+    behind = [path for path in _NEEDED if any(place in Path(path).parents for place in closed)]
+    return {"CLOSED": " ".join(map(str, closed)), "BEHIND": " ".join(behind)}
+
+
+def _tasks_of_this_user() -> int:
+    found = 0
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            lines = Path(f"/proc/{number}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        fields = dict(line.split(":", 1) for line in lines if ":" in line)
+        if int(fields["Uid"].split()[0]) == os.getuid():
+            found += int(fields["Threads"])
+    return found
+
+
+def run_as_ordinary_user(
+    module: str, room: Path, tasks: int, *arguments: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run `python -m MODULE ROOM ARGUMENTS` as a user who may have so many processes and threads more.
+
+    The room lies where that user can enter, and so not below a directory of pytest.
+    """
+    program = [sys.executable, "-m", module, str(room), *arguments]
+    environment = {**unmeasured(), **_closed(), "PYTHONDONTWRITEBYTECODE": "1"}
+    if os.getuid() == 0:
+        stage = room / "stage"
+        stage.mkdir()
+        os.chown(room, _USER, _USER)
+        unshare = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--mount-proc"]
+        shell = ["sh", "-c", _OPEN_UP, "sh", str(stage), str(_USER), str(tasks)]
+        program = [*unshare, "--kill-child", *shell, *program]
+    else:
+        limit = min(_tasks_of_this_user() + tasks, resource.getrlimit(resource.RLIMIT_NPROC)[1])
+        program = ["prlimit", f"--nproc={limit}", *program]
+    return subprocess.run(
+        program, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
