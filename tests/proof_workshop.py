@@ -68,6 +68,9 @@ class Saying:
         self._end = end
         self._seen = seen
 
+    def divide(self, slots: int) -> None:
+        """Have nothing to divide."""
+
     @contextmanager
     def room(self, files: Sequence[tuple[str, bytes]]) -> Iterator[Room]:
         """Take a probe as any launcher does."""

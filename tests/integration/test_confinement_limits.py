@@ -1,12 +1,14 @@
 """The limits of a confined process: each is met by a program that goes beyond it, and by nothing else."""
 
+import asyncio
 import json
 
 import pytest
 
+from codegenie.eval.isolation.memory_share import memory_share
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
-from tests.confinement_workshop import each_way, run_confined
+from tests.confinement_workshop import a_launcher, each_way, run_by, run_confined
 
 LARGE = """\
 import errno, os
@@ -120,3 +122,17 @@ def test_the_deadline_ends_it_whatever_it_does(isolation_class: IsolationClass, 
 def test_who_stops_itself_is_ended_by_the_deadline(isolation_class: IsolationClass, spawn: Spawn) -> None:
     source = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
     assert run_confined(isolation_class, source, spawn, seconds=0.5).end.timed_out
+
+
+@pytest.mark.parametrize("isolation_class", ["namespace", "landlock", "subprocess"])
+def test_many_rubrics_at_once_have_a_share_of_the_memory_each(isolation_class: IsolationClass) -> None:
+    source = "import resource; print(resource.getrlimit(resource.RLIMIT_AS))"
+
+    async def run() -> str:
+        async with a_launcher(isolation_class) as launcher:
+            launcher.divide(LIMITS.concurrency)
+            return (await run_by(launcher, source)).stdout
+
+    share = memory_share(LIMITS.concurrency)
+    assert share < LIMITS.child_address_space_bytes
+    assert asyncio.run(run()) == f"({share}, {share})\n"

@@ -25,9 +25,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-_PR_SET_DUMPABLE = 4
-_PR_SET_CHILD_SUBREAPER = 36
-_PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
 _CONTROL = 0
 # What is longer comes in parts. A buffer of a megabyte would cost more than the rest of a request.
 _LARGEST_PART = 1 << 16
@@ -51,16 +49,9 @@ def renounce_privileges() -> bool:
     return _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def hide() -> bool:
-    """Keep what we start from our own memory. A program that is executed can be looked into again."""
-    return _prctl(_PR_SET_DUMPABLE, 0)
-
-
 def _prctl(option: int, value: int) -> bool:
-    if not sys.platform.startswith("linux"):
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.prctl(option, value, 0, 0, 0) == 0)
+    linux = sys.platform.startswith("linux")
+    return linux and bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
 
 
 def limit_self(limits: dict[str, int]) -> None:
@@ -394,7 +385,8 @@ def main() -> None:
     if settings["renounce_privileges"]:
         renounce_privileges()
     os.umask(0o077)
-    hide()
+    # What we start does not look into our memory. A program that is executed can be looked into again.
+    _prctl(_PR_SET_DUMPABLE, 0)
     try:
         Keeper(settings).serve()
     except Gone:

@@ -74,6 +74,9 @@ class Limits:
     bytes_per_value: int = 32
     # rlimits of a rubric child: two interpreters' worth of address space, files that fit the disk.
     child_address_space_bytes: int = 2048 * MIB
+    # What is left of it on a small machine, or with many rubrics at once, which together have half of the
+    # memory at most; less than this no interpreter with some data runs in.
+    least_child_address_space_bytes: int = 512 * MIB
     child_file_bytes: int = 32 * MIB
     # A user may have 16,384 pages in pipes. Sixteen cases of 62 pipes each, at 16 pages a pipe, leave a rest.
     child_open_files: int = 128

@@ -5,7 +5,7 @@ from pathlib import Path
 from codegenie.eval.evidence import IsolationProof
 from codegenie.eval.isolation import hiding
 from codegenie.eval.isolation.headroom import check_headroom
-from codegenie.eval.isolation.launching import ConfinedLauncher, Launcher
+from codegenie.eval.isolation.launching import Launcher
 from codegenie.eval.isolation.proof import strongest_proved
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import Spawn
@@ -57,6 +57,5 @@ async def rubric_runner(asked_for: str, spawn: Spawn, run_directory: Path, slots
     notes: list[str] = []
     with hiding.seen():
         launcher, proof = await strongest_proved(asked_for, spawn, run_directory, notes.append)
-    if isinstance(launcher, ConfinedLauncher):
-        launcher.divide(slots)
+    launcher.divide(slots)
     return Rubrics(launcher, proof, tuple(notes))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.isolation.memory_share import memory_share
 from codegenie.eval.isolation.policy import case_limits, rubric_environment, rubric_limits, shared_tasks
 from codegenie.eval.isolation.zygotes import ConfinedRequest, Guardian, Zygote
 from codegenie.eval.keepers import KeeperPool, keeper_pool
@@ -41,6 +42,10 @@ class Launcher(Protocol):
         """Run it to the end of its whole tree; `watch` hears its number as the host counts."""
         ...
 
+    def divide(self, slots: int) -> None:
+        """Divide the machine among so many rubrics at once."""
+        ...
+
     async def close(self) -> None:
         """End everything that is still held open."""
         ...
@@ -57,10 +62,15 @@ class PlainLauncher:
         self._run_directory = run_directory
         self._keepers = keeper_pool(run_directory, rubric_limits(), renounce_privileges=True)
         self._argv = (real_interpreter(), *_ARGV)
+        self._share: dict[str, int] = {}
 
     async def open(self) -> None:
         """Start the first keeper now: it removes the directory should the harness die before any case."""
         await self._keepers.open()
+
+    def divide(self, slots: int) -> None:
+        """Give each of so many rubrics at once a share of the memory."""
+        self._share = {"RLIMIT_AS": memory_share(slots)}
 
     def room(self, files: Sequence[tuple[str, bytes]]) -> AbstractContextManager[Room]:
         """Give a directory with these files."""
@@ -77,7 +87,7 @@ class PlainLauncher:
             environment=rubric_environment(directory),
             streams=streams,
             seconds=seconds,
-            limits=case_limits(seconds) | shared_tasks(),
+            limits=case_limits(seconds) | shared_tasks() | self._share,
             patient=True,
         )
         del watch  # nothing is claimed of a plain child, so nothing has to be looked at
@@ -100,14 +110,16 @@ class ConfinedLauncher:
         self._guardian = Guardian(isolation_class, spawn, run_directory)
         self._zygotes = KeeperPool(self._guardian.zygote, LIMITS.zygote_cases)
         self._processors = Processors(1)
+        self._share: dict[str, int] = {}
 
     async def open(self) -> None:
         """Make the first zygote now: where none can be made the class does not exist."""
         await self._zygotes.open()
 
     def divide(self, slots: int) -> None:
-        """Give each of so many rubrics at once processors of its own, where there are enough."""
+        """Give each of so many rubrics at once processors of its own, where there are enough, and memory."""
         self._processors = Processors(slots)
+        self._share = {"RLIMIT_AS": memory_share(slots)}
 
     def room(self, files: Sequence[tuple[str, bytes]]) -> AbstractContextManager[Room]:
         """Give these files, in the form that the class takes."""
@@ -120,7 +132,7 @@ class ConfinedLauncher:
         with _descriptor_of(room) as place, self._processors.share() as share:
             async with self._zygotes.borrowed() as zygote:
                 zygote.use(share)
-                request = ConfinedRequest((*streams, place), seconds, seen=watch is not None)
+                request = ConfinedRequest((*streams, place), seconds, watch is not None, self._share)
                 running = zygote.run(request)
                 if watch is None:
                     return await running

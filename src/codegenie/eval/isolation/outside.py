@@ -13,8 +13,8 @@ _NAMESPACES = {"user": "user", "pid": "pid", "mount": "mnt", "network": "net", "
 _STREAMS = {"0", "1", "2"}
 _SECCOMP_FILTER = "2"
 _MIB = 1024 * 1024
-# The most that a rubric may have, soft and hard. The probe has a deadline of 30 s, and so two seconds more of a
-# processor, and five more again before the hard limit.
+# The most that a rubric may have, soft and hard. The probe has a deadline of 30 s: so 32 s of a processor,
+# and 37 s before the hard limit.
 _LIMITS = {
     "Max cpu time": (32, 37),
     "Max file size": (32 * _MIB, 32 * _MIB),

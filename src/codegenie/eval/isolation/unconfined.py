@@ -64,6 +64,9 @@ class Unconfined:
         async with self._keepers.borrowed() as keeper:
             return await keeper.run(request)
 
+    def divide(self, slots: int) -> None:
+        """Divide nothing: the control has no limits."""
+
     async def close(self) -> None:
         """End the keeper."""
         await self._keepers.close()

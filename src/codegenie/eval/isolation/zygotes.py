@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,13 @@ class ConfinedRequest:
     seconds: float
     # Whether it may be looked into from outside, as the probe of a proof must be.
     seen: bool = False
+    # Limits of this run, beside those that follow from the deadline.
+    limits: Mapping[str, int] = field(default_factory=dict)
     directory: None = None
 
     def message(self) -> dict[str, Any]:
         """Return what a zygote is told: a deadline and what follows from it, and nothing of the case."""
-        told = {"seconds": self.seconds, "limits": case_limits(self.seconds)}
+        told = {"seconds": self.seconds, "limits": {**case_limits(self.seconds), **self.limits}}
         return told | ({"seen": True} if self.seen else {})
 
 
