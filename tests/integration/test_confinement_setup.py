@@ -28,11 +28,13 @@ FAIL = 'raise OSError("made to fail")\n'
 RULES = "        ruleset.allow([*self._places, (room, landlock.WORK)])\n"
 NO_NEW_PRIVILEGES = "        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)\n        ruleset.take_on()\n"
 
+SEEN = '            if "seen" in request:\n'
+
 # By name: the file, and the line before which the step fails in every copy.
 STEPS: dict[str, tuple[tuple[IsolationClass, ...], str, str]] = {
     "tie to the zygote": (CONFINED, "zygote.py", "            tie_to_parent(self._number)\n"),
     "a session": (CONFINED, "zygote.py", "            os.setsid()\n"),
-    "not to be seen": (CONFINED, "zygote.py", "            if seen:\n"),
+    "not to be seen": (CONFINED, "zygote.py", SEEN),
     "mount the room": (("namespace",), "lockdown.py", "        entries, size = measure(room)\n"),
     "enter the room": (("namespace",), "namespaces.py", "    os.chdir(layout.ROOM)\n"),
     "unpack": (("namespace",), "lockdown.py", "        unpack(room)\n"),

@@ -94,11 +94,11 @@ _BLOCKED_IN_NAMESPACES = _names("""
 """)
 _SINCE_THE_SECOND_LIST = _names("""
     absent-calls argument-clone argument-fcntl argument-futex argument-getsockopt argument-ioctl
-    argument-madvise argument-prctl argument-prlimit argument-sendto argument-signals
+    argument-madvise argument-mremap argument-prctl argument-prlimit argument-sendto argument-signals
     argument-socketpair deadline device-call environment exec-library exec-written huge-pages
     installed-packages list-programs newer-calls old-door open-room other-devices statfs sysinfo
-    unlisted-calls x32 outside-bounding-set-of-root outside-environment outside-mask outside-session
-    outside-signals outside-zygote outside-zygote-descriptors
+    thread-number unlisted-calls x32 outside-bounding-set-of-root outside-core outside-environment
+    outside-mask outside-session outside-signals outside-zygote outside-zygote-descriptors
 """)
 _SINCE_THE_SECOND_LIST_IN_NAMESPACES = _names("""
     stat-system outside-devices outside-gid outside-groups outside-mount-flags

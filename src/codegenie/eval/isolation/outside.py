@@ -86,6 +86,7 @@ def _of_state(pid: int, status: Status) -> dict[str, bool]:
         "outside-threads": _is_limited(limits, _LIMITS_OF_A_USER),
         "outside-environment": _variables(pid) <= _VARIABLES,
         "outside-session": _leads_a_session(pid),
+        "outside-core": _has_no_memory_in_its_core(pid),
         "outside-mask": status.get("Umask") == [_MASK],
         "outside-signals": _bits(status, "SigBlk") == _NO_SIGNAL
         and _bits(status, "SigIgn") & ~_IGNORED_SIGNALS == _NO_SIGNAL,
@@ -172,6 +173,12 @@ def _variables(pid: int) -> set[bytes]:
     except OSError:
         return {b"?"}
     return {entry.partition(b"=")[0] for entry in raw.split(b"\0") if entry}
+
+
+def _has_no_memory_in_its_core(pid: int) -> bool:
+    """Say whether no kind of memory goes into a core: a collector on a socket heeds no limit of size."""
+    kinds = _text(pid, "coredump_filter").strip()
+    return bool(kinds) and not kinds.strip("0")
 
 
 def _leads_a_session(pid: int) -> bool:

@@ -17,6 +17,7 @@ import os
 import select
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +27,8 @@ Try = Callable[[], bool]
 
 # name:x86_64:aarch64
 _TABLE = """
-    add_key:248:217 execve:59:221 fstatfs:138:44 getsockopt:55:209 madvise:28:233 mmap:9:222 statfs:137:43
+    add_key:248:217 execve:59:221 fstatfs:138:44 getsockopt:55:209 madvise:28:233 mmap:9:222 mremap:25:216
+    statfs:137:43
     statx:332:291 sysinfo:99:179 io_uring_setup:425:425 keyctl:250:219 setns:308:268
     accept:43:202 bind:49:200 cachestat:451:451 capset:126:91 clone:56:220 clone3:435:435 connect:42:203
     execveat:322:281 fadvise64:221:223 fchown:93:55 fcntl:72:25 flistxattr:196:13 flock:73:32 futex:202:98
@@ -53,6 +55,7 @@ _TCGETS, _TIOCSTI = 0x5401, 0x5412
 _THREAD_FLAGS, _NEW_USER = 0x00010F00, 0x10000000
 _FUTEX_WAKE = 1
 _MADV_PAGEOUT, _MAP_HUGETLB = 21, 0x40022
+_FAR, _MAP_PRIVATE, _MREMAP_FIXED = 1 << 40, 0x22, 3
 _SOL_SOCKET, _SO_PEERPIDFD = 1, 77
 _IPC_PRIVATE, _IPC_CREAT, _IPC_RMID = 0, 0o1000, 0
 _KEYCTL_REVOKE, _THREAD_KEYRING = 3, -1
@@ -197,6 +200,23 @@ def _huge_pages() -> bool:
     return _through("mmap", 0, 0, 1, _MAP_HUGETLB, _BAD, 0)
 
 
+def _far_mapping() -> bool:
+    # Of no length, far from where anything of ours lies.
+    return _through("mmap", _FAR, 0, 1, _MAP_PRIVATE, _BAD, 0)
+
+
+def _argument_mremap() -> bool:
+    # To a fixed place, of no length.
+    return _through("mremap", 0, 0, 0, _MREMAP_FIXED, _FAR)
+
+
+def _thread_number() -> bool:
+    """Find another number of this thread than its own: it would be that of a process of the host."""
+    words = (ctypes.c_int32 * 256).from_address(threading.get_ident())
+    number = threading.get_native_id()
+    return threading.main_thread().native_id != number or number not in words
+
+
 def _argument_madvise() -> bool:
     # Of no length: whoever may give this advice is told that it was taken.
     return _raw(_NUMBER["madvise"], 0, 0, _MADV_PAGEOUT) >= 0
@@ -312,6 +332,7 @@ def _named(*attempts: Try) -> dict[str, Try]:
 TRIES = _named(_unlisted_calls, _absent_calls, _newer_calls, _setns, _keyring, _io_uring, _shared_memory)
 TRIES |= _named(_argument_socketpair, _argument_sendto, _argument_fcntl, _argument_futex, _argument_ioctl)
 TRIES |= _named(_sysinfo, _statfs, _huge_pages, _argument_madvise, _argument_getsockopt, _exec_interpreter)
+TRIES |= _named(_far_mapping, _argument_mremap, _thread_number)
 TRIES |= _named(_argument_prctl, _argument_prlimit, _argument_signals, _argument_clone)
 OF_LANDLOCK: dict[str, Callable[[Request], bool]] = {
     "device-call": _device_call,

@@ -73,7 +73,7 @@ CONTROLLED_PROBES = frozenset(
 The others are calls and states that many a machine denies to everybody, containers above all: io_uring, keys,
 namespaces, a shell. What nobody can do there, a rubric cannot do either.
 """
-EXEC_INTERPRETER = "exec-interpreter"
+OF_ZYGOTES = frozenset({"exec-interpreter", "far-mapping"})
 """What only a copy of a zygote must not do. On no list: a record does not say how its copies were made."""
 
 OF_CALLS = frozenset({"free-calls"})
@@ -218,9 +218,10 @@ async def prove(
     reached = confined.perhaps_reached
     tried = {name: not reached[name] for name in reached.keys() - OPEN_PROBES}
     proof = _proof(isolation_class, tried | dict(confined.outside))
-    # A fresh interpreter is started by the very call; a copy of a zygote has no use for it.
-    if launcher.spawn == "zygote" and reached.get(EXEC_INTERPRETER):
-        raise _unproved(isolation_class, f"{EXEC_INTERPRETER!r} got through")
+    # A fresh interpreter is started by the very call, and where it will lie in memory is not known before.
+    for name in sorted(OF_ZYGOTES) if launcher.spawn == "zygote" else ():
+        if reached.get(name):
+            raise _unproved(isolation_class, f"{name!r} got through")
     for name in proof.unproved:
         known = name in tried or name in confined.outside
         raise _unproved(isolation_class, f"{name!r} {'got through' if known else 'was not tried'}")
