@@ -6,15 +6,17 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from tests.portfolio.confined.census import descendants
 from tests.portfolio.confined.ground import Ground, Plan, confined_attack
 from tests.portfolio.confined.tools import first_that_works, system_call
 from tests.portfolio.stage import Outcome, files_that_hold
+
+Seen = TypeVar("Seen")
 
 
 def searches_its_memory_for_the_run(_plan: Plan) -> str | None:
@@ -68,14 +70,16 @@ def numbers_it_can_find(_plan: Plan) -> str:
 
 
 @contextmanager
-def numbers_below_us() -> Iterator[set[int]]:
-    """Collect the numbers that processes of a run have on the host."""
-    found: set[int] = set()
+def below_us(look: Callable[[int], Seen]) -> Iterator[set[Seen]]:
+    """Collect what `look` sees of every process of a run, by the number that it has on the host."""
+    found: set[Seen] = set()
     done = threading.Event()
 
     def work() -> None:
-        while not done.wait(0.01):
-            found.update(descendants(os.getpid()))
+        while not done.wait(0.02):
+            for number in descendants(os.getpid()):
+                with contextlib.suppress(OSError):
+                    found.add(look(number))
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -88,7 +92,7 @@ def numbers_below_us() -> Iterator[set[int]]:
 
 @confined_attack("number_of_its_supervisor")
 def number_of_its_supervisor(ground: Ground) -> Outcome:
-    with numbers_below_us() as numbers:
+    with below_us(int) as numbers:
         played = ground.play(numbers_it_can_find)
     said = {int(word) for word in (played.loot() or "").split() if word.isdigit()}
     return played.outcome("it knows a process of the harness by its number" if said & numbers else None)
@@ -191,31 +195,15 @@ def takes_a_name(plan: Plan) -> NoReturn:
     os.execv(plan["name"], [plan["name"], "-c", source])  # noqa: S606 - there is no shell in reach
 
 
-@contextmanager
-def names_below_us() -> Iterator[set[str]]:
-    """Collect the names that processes of a run have, as the host sees them."""
-    found: set[str] = set()
-    done = threading.Event()
-
-    def work() -> None:
-        while not done.wait(0.05):
-            for number in descendants(os.getpid()):
-                with contextlib.suppress(OSError):
-                    found.add(Path(f"/proc/{number}/comm").read_text(encoding="utf-8").strip())
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield found
-    finally:
-        done.set()
-        thread.join()
+def name_of(number: int) -> str:
+    """Return the name of a process, as the host sees it."""
+    return Path(f"/proc/{number}/comm").read_text(encoding="utf-8").strip()
 
 
 @confined_attack("name_of_its_choice")
 def name_of_its_choice(ground: Ground) -> Outcome:
     name = f"w{secrets.token_hex(6)}"
-    with names_below_us() as names:
+    with below_us(name_of) as names:
         played = ground.play(takes_a_name, {"name": name})
     return played.outcome("its process has a name of its choice" if name in names else None)
 
