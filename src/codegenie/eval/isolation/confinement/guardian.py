@@ -29,6 +29,7 @@ from codegenie.eval.isolation.confinement.namespaces import World
 from codegenie.eval.isolation.confinement.zygote import Control, Gone, Zygote, told
 
 _CONTROL = 0
+_SIGNALS_OF_THE_C_LIBRARY, _BYTES_OF_A_SET = (32, 33), 8
 
 
 class Guardian:
@@ -137,6 +138,10 @@ def _forget_inherited_signals() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             again = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, again)
+    for own in _SIGNALS_OF_THE_C_LIBRARY:
+        # Its own functions refuse to change these. A program that posix_spawn started, as make does with all,
+        # has them ignored. The description of a handler is all zero: the default.
+        syscalls.call("rt_sigaction", own, bytes(32), None, _BYTES_OF_A_SET)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
