@@ -67,7 +67,9 @@ def test_a_bundle_is_verified_and_judged_where_there_is_nothing_but_itself_and_t
     assert (checked.code, checked.document["not_checked"]) == (0, [])
     assert checked.document["rescored"] == UNITS
     assert (verdict.code, verdict.document["verdict"]) == (0, "sufficient")
-    assert shown.out == "--- case-00#0 output\n--- a\n+++ b\n"
+    assert (
+        '--- case-00#0 "diff" as the agent wrote it; nobody has checked it\n| --- a\n| +++ b\n' in shown.out
+    )
     assert sorted(path.name for path in elsewhere.directory.iterdir()) == [
         "bench",
         "claim",

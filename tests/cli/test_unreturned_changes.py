@@ -106,7 +106,7 @@ def test_a_run_that_reuses_the_output_tells_it_again(fresh_desk: Desk) -> None:
     first = measured(fresh_desk, EDIT, "return {}", flags=flags)
     again = measured(fresh_desk, EDIT, "return {}", flags=flags)
 
-    assert "come from the store" in again.out
+    assert "from the store" in again.out
     assert UNRETURNED_WORDS in first.out
     assert UNRETURNED_WORDS in again.out
     assert fresh_desk.ask("verify").code == 0

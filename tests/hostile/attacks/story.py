@@ -3,9 +3,10 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Literal
 
 from codegenie.eval.errors import EvalError
-from codegenie.eval.models import BenchRunReport
+from codegenie.eval.models import BenchRunReport, RunOptions
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
 from tests.portfolio.stage import Outcome, attack, environment
@@ -27,7 +28,9 @@ class Agent:
         return {}
 
 
-def run(room: Path, task_class: str, *case_ids: str) -> BenchRunReport | str:
+def run(
+    room: Path, task_class: str, *case_ids: str, isolation: Literal["auto", "subprocess"] = "auto"
+) -> BenchRunReport | str:
     """Run cases of a hostile class; return the report, or the type of the refusal."""
     try:
         return asyncio.run(
@@ -37,6 +40,7 @@ def run(room: Path, task_class: str, *case_ids: str) -> BenchRunReport | str:
                 out_dir=room / "runs",
                 case_filter=frozenset(case_ids) or None,
                 system_under_test=Agent(room / "asked"),
+                options=RunOptions(isolation=isolation),
             )
         )
     except EvalError as refusal:
@@ -53,8 +57,9 @@ def code(report: BenchRunReport | str) -> str:
 
 @attack("env_read_attempt")
 def env_read_attempt(room: Path) -> Outcome:
+    # In the class that has no proof: that of any other would notice an environment that is not scrubbed.
     with environment(ANTHROPIC_API_KEY=SECRET):
-        met = code(run(room, "adversarial-task-class", "env_read_attempt"))
+        met = code(run(room, "adversarial-task-class", "env_read_attempt", isolation="subprocess"))
     # The value itself is redacted, so the witness is what else the artefact says: not `None`.
     said = [
         file.read_text(encoding="utf-8")
