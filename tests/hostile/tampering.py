@@ -124,7 +124,8 @@ def listed(room: Path, prefix: Iterable[str] = ()) -> Outcome:
         write_bench(room / "bench", name="honest-class")
     done = call([*prefix, *eval_argv("list", "--json", "--bench-root", str(room / "bench"))], room)
     answer: Mapping[str, Any] = json.loads(done.stdout)
-    problems = {entry["name"]: entry["problem"] for entry in answer.get("task_classes", [])}
+    own = [entry for entry in answer.get("task_classes", []) if not entry["shipped"]]
+    problems = {entry["name"]: entry["problem"] for entry in own}
     if "honest-class" not in problems:
         return Outcome(f"exit {done.returncode}", f"the listing ends with {answer['error']['message'][:120]}")
     del problems["honest-class"]
