@@ -20,7 +20,6 @@ NOTICED_BY = {
     "box-mode": "open-room",
     "packages-are-covered": "installed-packages",
     "root-holds-what-the-layout-names": "stat-system",
-    "landlock-execute": "exec-written",
     "landlock-library-alone": "list-programs",
     "filter-absent-calls": "absent-calls",
     "filter-architecture": "old-door",
@@ -72,10 +71,10 @@ LOSSES = {
     "any filter in place of ours": (
         Edit(
             f"{CONFINEMENT}/seccomp.py",
-            "    return [*head, *_tree(_ranges(machine, metadata=metadata))]\n",
+            "    return [*head, *_tree(_ranges(machine, allowed))]\n",
             "    return [*head, *_returns(_ALLOW)]\n",
         ),
-        "absent-calls",
+        "exec-interpreter",
     ),
     "a filter that refuses too much": (
         Edit(f"{CONFINEMENT}/call_numbers.py", " sched_getaffinity:204:123", ""),

@@ -39,7 +39,7 @@ Only these can lower a class. Everything else is of the moment: a disk or a tabl
 shell, a process that somebody ended. Others can bring that about, and must not choose our walls by it.
 """
 
-_WORTH_WAITING = frozenset(
+WORTH_WAITING = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS, errno.ENOBUFS}
 )
 
@@ -131,7 +131,7 @@ def fork_patiently(namespaces: int) -> int:
         try:
             return fork_into(namespaces)
         except Refused as refused:
-            if refused.errno not in _WORTH_WAITING or time.monotonic() > deadline:
+            if refused.errno not in WORTH_WAITING or time.monotonic() > deadline:
                 raise
         time.sleep(0.01)
 

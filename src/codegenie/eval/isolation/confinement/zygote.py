@@ -28,7 +28,12 @@ def told(error: BaseException) -> dict[str, Any]:
     """Say what the harness has to know of a step that failed."""
     number = error.errno if isinstance(error, OSError) else None
     said = {"error": f"{type(error).__name__}: {error}", "errno": number}
-    return {**said, "lacking": number in syscalls.LACKING}
+    return {
+        **said,
+        "lacking": number in syscalls.LACKING,
+        # Others have taken what it needs; the harness asks again a little later.
+        "passing": number in syscalls.WORTH_WAITING,
+    }
 
 
 class Gone(Exception):  # noqa: N818 - the harness went away; the only way out of the loop
