@@ -104,7 +104,7 @@ def build_log(directory: Path) -> Path:
 
 def verified(log: Path) -> VerifiedLog:
     """Verify everything in a log."""
-    return verify_log(log, SystemClock())
+    return verify_log(log, SystemClock(), bounds=True)
 
 
 def record_files(log: Path) -> list[Path]:

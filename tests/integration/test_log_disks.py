@@ -117,7 +117,11 @@ def test_a_file_that_may_not_grow_is_a_typed_failure(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "HarnessFailure: cannot write the audit log: File too large" in done.stderr
     assert (tmp_path / "runs" / record_name(0)).read_bytes() == before
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [record_name(0), HEAD]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
+        ".lock",
+        record_name(0),
+        HEAD,
+    ]
     append(tmp_path / "runs")
     verified(tmp_path / "runs")
 
@@ -270,7 +274,7 @@ def test_a_broken_log_stops_the_command_with_3_and_names_the_file(tmp_path: Path
     done = call(run_argv("--json"), tmp_path)
     assert done.returncode == 3
     assert answered(done)["error"]["type"] == "ChainTamperDetected"
-    assert answered(done)["error"]["where"].endswith(record_name(1))
+    assert answered(done)["error"]["where"].endswith(record_name(0))
     assert asked(calls) == ["one"]
 
 

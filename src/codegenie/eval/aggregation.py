@@ -5,7 +5,7 @@ The plan is the denominator: a planned case without an outcome is our bug, not a
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypedDict
 
 from codegenie.eval.estimators import bca_lower, clopper_pearson_lower, gaffke_lower
 from codegenie.eval.limits import LIMITS
@@ -77,13 +77,19 @@ def combine_trials(trials: Sequence[TrialScore]) -> BenchScore:
     )
 
 
-def summarise(cases: Sequence[BenchCase], per_case: Sequence[tuple[str, BenchScore]]) -> Summary:
-    """Compute every number of a report from its cases and their scores."""
+def summarise(
+    cases: Sequence[BenchCase],
+    per_case: Sequence[tuple[str, BenchScore]],
+    believed: Summary | None = None,
+) -> Summary:
+    """Compute every number of a report from its cases and their scores.
+
+    The bounds are taken from what is `believed`, if that is given: they take longer than all the rest.
+    """
     scores = dict(per_case)
     micro = [round(score.score * MICRO) for _, score in per_case]
     unit_means, units_passed = _units(cases, scores)
-    certified = clopper_pearson_lower(units_passed, len(unit_means))
-    bca = bca_lower(unit_means)
+    bounds = _bounds(unit_means, units_passed) if believed is None else _bounds_of(believed)
     faults = [fault_of(score) for _, score in per_case]
     costs = [score.cost_usd for _, score in per_case]
     modes = {
@@ -92,11 +98,7 @@ def summarise(cases: Sequence[BenchCase], per_case: Sequence[tuple[str, BenchSco
     return Summary(
         mean_score=sum(micro) / len(micro) / MICRO,
         score_stddev=_deviation(micro),
-        # On degenerate data a bootstrap knows nothing; it takes the certified value, never 1.0 (ADR-0009).
-        lower_bound_95=certified if bca is None else bca.value,
-        lower_bound_95_status=_bca_status(bca is not None, len(unit_means)),
-        certified_lower_95=certified,
-        gaffke_lower_95=_gaffke(unit_means),
+        **bounds,
         units=len(unit_means),
         units_passed=units_passed,
         passed_count=sum(score.passed for _, score in per_case),
@@ -107,6 +109,34 @@ def summarise(cases: Sequence[BenchCase], per_case: Sequence[tuple[str, BenchSco
         total_cost_usd=None if None in costs else math.fsum(cost for cost in costs if cost is not None),
         block_severity_failure_modes=tuple(sorted(modes)),
         complete=Fault.INFRASTRUCTURE not in faults,
+    )
+
+
+class _Bounds(TypedDict):
+    lower_bound_95: float
+    lower_bound_95_status: Literal["ok", "degenerate", "n_too_small"]
+    certified_lower_95: float
+    gaffke_lower_95: float | None
+
+
+def _bounds(unit_means: Sequence[int], units_passed: int) -> _Bounds:
+    certified = clopper_pearson_lower(units_passed, len(unit_means))
+    bca = bca_lower(unit_means)
+    return _Bounds(
+        # On degenerate data a bootstrap knows nothing; it takes the certified value, never 1.0 (ADR-0009).
+        lower_bound_95=certified if bca is None else bca.value,
+        lower_bound_95_status=_bca_status(bca is not None, len(unit_means)),
+        certified_lower_95=certified,
+        gaffke_lower_95=_gaffke(unit_means),
+    )
+
+
+def _bounds_of(believed: Summary) -> _Bounds:
+    return _Bounds(
+        lower_bound_95=believed.lower_bound_95,
+        lower_bound_95_status=believed.lower_bound_95_status,
+        certified_lower_95=believed.certified_lower_95,
+        gaffke_lower_95=believed.gaffke_lower_95,
     )
 
 

@@ -1,9 +1,11 @@
 """The audit log on disk: one writer at a time, nothing lost, nothing silently repaired.
 
-A record is written beside its place, made durable and linked into it; HEAD follows under the same lock. After
-a crash between the two the next writer moves HEAD over the one record that is linked to it, and says so.
+A record is verified as a reader would, written beside its place, made durable and linked into it; HEAD
+follows under the same lock. After a crash between the two the next writer moves HEAD over the one record that
+is linked to it, and says so. Readers take no lock: one that is stopped stops no writer.
 """
 
+import datetime as dt
 import errno
 import fcntl
 import os
@@ -12,62 +14,114 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from blake3 import blake3
-
 from codegenie.eval.audit_chain import (
     MOST_RECORDS,
     RECORD_BYTES,
     ChainVerifier,
     Link,
-    LinkChecker,
     broken,
     check_head,
     decode_head,
-    decode_record,
     make_record,
     record_hash,
     record_name,
 )
-from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.evidence import LogRecord, record_pieces
+from codegenie.eval.errors import ChainTamperDetected, HarnessFailure, SettingsInvalid
+from codegenie.eval.evidence import FinishedRecord, LogRecord, record_pieces
 from codegenie.eval.files import UnsafeTree, read_whole_file, replace_file, sync_path, written_beside
 from codegenie.eval.folders import make_folder
+from codegenie.eval.history import History
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import Record
 from codegenie.eval.ports import Clock
 
 HEAD = "HEAD"
+# Not the directory, which a stranger who may only read it could lock.
+_LOCK = ".lock"
+# Between a record and its HEAD lie two syncs; a HEAD that stays behind for longer was left by a crash.
+_HEAD_SECONDS = 0.25
 
 
 class AuditLog:
-    """The chain of records in one directory."""
+    """The chain of records in one directory, and how far it was verified: no record is verified twice."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self.directory = directory
         self._clock = clock
+        self._verifier = ChainVerifier()
+        self.history = History()
+        self.hashes: list[str] = []
+        # The finishes whose bounds were not computed again.
+        self.unbounded: set[int] = set()
         self.notes: list[str] = []
 
+    @property
+    def link(self) -> Link:
+        """Return the end of what was verified."""
+        return self._verifier.link
+
+    def now(self) -> dt.datetime:
+        """Return the wall clock in UTC; a time without a zone is no time that a record could hold."""
+        now = self._clock.now()
+        if now.utcoffset() is None:
+            raise SettingsInvalid(
+                "the clock gives a time without a zone", hint="return `datetime.now(datetime.UTC)`"
+            )
+        return now.astimezone(dt.UTC)
+
     def append(self, body: Record, run_id: str, trials: Iterable[bytes] = ()) -> str:
-        """Write one record durably and return its hash; `trials` are those of a finish, each spelled."""
+        """Write one record durably and return its hash; `trials` are those of a finish, each spelled.
+
+        Nothing is written that a reader of the log would refuse.
+        """
         with _typed_failure("write", self.directory):
+            self._check_room()
             make_folder(self.directory)
-            with self._locked(fcntl.LOCK_EX):
+            # What others wrote meanwhile, before they have to wait for us.
+            self._read_on()
+            with self._locked():
                 link = self._end()
-                if link.count >= MOST_RECORDS:
-                    raise OSError(errno.EFBIG, _TOO_LARGE)
-                record = make_record(body, link, run_id, self._clock.now())
-                hasher = blake3()
-                self._write(record_name(link.count), _hashed(record_pieces(record, trials), hasher))
-                after = Link(link.count + 1, hasher.hexdigest())
-                self._move_head(after)
-                return after.head
+                name, record = record_name(link.count), make_record(body, link, run_id, self.now())
+                raw = b"".join(_capped(record_pieces(record, trials)))
+                judged = self._judged(name, raw)
+                self._write(name, (raw,))
+                self._take(judged, raw)
+                self._move_head(self.link)
+                return self.link.head
+
+    def _check_room(self) -> None:
+        head = self._head()
+        if head is None and self.link.count:
+            raise broken(HEAD, "it went away while the log was in use")
+        if head is not None and head.count >= MOST_RECORDS:
+            raise OSError(errno.EFBIG, _TOO_LARGE)
+
+    def _judged(self, name: str, raw: bytes) -> LogRecord:
+        """Verify a record before it is written: a log that does not hold is of no use to anybody."""
+        try:
+            return self._verifier.judged(name, raw)
+        except ChainTamperDetected as refusal:
+            raise HarnessFailure(
+                f"a reader of the log would refuse what is to be written: {refusal.message}",
+                where=str(self.directory),
+                hint="nothing was written, and the log holds; what was measured stays in the journal and in"
+                " the store. The same command takes a run up again; a plan is used as `Runner.plan` made it",
+            ) from None
+
+    def _take(self, record: LogRecord, raw: bytes, *, bounds: bool = True) -> None:
+        self._verifier.take(record, raw)
+        self.hashes.append(self.link.head)
+        self.history.add(record, self.link.head)
+        if not bounds and isinstance(record, FinishedRecord):
+            self.unbounded.add(record.index)
 
     @contextmanager
-    def _locked(self, kind: int) -> Iterator[None]:
-        """Lock the directory itself: no lock file to leave behind, and it works where we may only read."""
-        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def _locked(self) -> Iterator[None]:
+        """Lock out other writers, by a file that no other user can open."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self.directory / _LOCK, flags, 0o600)
         try:
-            _wait_for_lock(descriptor, kind)
+            _wait_for_lock(descriptor)
             yield
         finally:
             # Before it is closed: a child that an agent forked meanwhile has a copy that would keep the lock.
@@ -76,28 +130,18 @@ class AuditLog:
 
     def _end(self) -> Link:
         """Return the end of the chain by HEAD, moved over one record that a crash left behind it."""
-        link = self._head()
-        if link is None:
-            if self._names():
+        if self._head() is None:
+            if self._names() or self.link.count:
                 raise broken(HEAD, "it is missing beside records")
             # Before the first record: a crash behind it must not look like a HEAD that somebody removed.
-            link = Link()
-            self._move_head(link)
-        if link.count:
-            self._check_last(link)
-        name = record_name(link.count)
-        following = self._read(name)
-        if following is None:
-            return link
-        record = decode_record(name, following)
-        if record.index != link.count or record.previous != link.head:
-            raise broken(name, "it does not follow the record before it")
-        advanced = link.after(following)
-        if self._read(record_name(advanced.count)) is not None:
-            raise broken(HEAD, f"more than one record lies behind it; the first is {name}")
-        self._move_head(advanced)
-        self.notes.append(f"HEAD was one record behind after a crash; it now covers {name}")
-        return advanced
+            self._move_head(Link())
+        if self._read_on():
+            self._move_head(self.link)
+            name = record_name(self.link.count - 1)
+            self.notes.append(f"HEAD was one record behind after a crash; it now covers {name}")
+        if self.link.count:
+            self._check_last(self.link)
+        return self.link
 
     def _check_last(self, link: Link) -> None:
         """Refuse to write behind a record that is not the one which HEAD names."""
@@ -129,63 +173,94 @@ class AuditLog:
     def _names(self) -> list[str]:
         return [name for name in sorted(os.listdir(self.directory)) if name.endswith(".json")]
 
-    def records(self, verifier: ChainVerifier) -> Iterator[LogRecord]:
-        """Verify every byte of the log in one pass and yield its records; HEAD is checked at the end."""
+    def records(self, *, bounds: bool = True) -> Iterator[LogRecord]:
+        """Verify every byte that was not verified yet and yield its records; HEAD is checked at the end.
+
+        Without `bounds` those of a finish are not computed again: whoever asks about one has it done.
+        """
         names, head = self._listing()
-        for name, raw in self._files(names):
-            yield verifier.check(name, raw)
-        note = check_head(verifier, head)
-        if note:
-            self.notes.append(note)
-
-    def check_links(self) -> dict[str, str]:
-        """Check the chain's links and return the runs that have not finished, and when they started."""
-        names, head = self._listing()
-        checker = LinkChecker()
-        for name, raw in self._files(names):
-            checker.check(name, raw)
-        check_head(checker, head)
-        return checker.open_runs
-
-    def _listing(self) -> tuple[list[str], Link | None]:
-        # Records never change once they are linked, so the lock is held for the listing alone.
-        with _typed_failure("read", self.directory):
-            if not self.directory.is_dir():
-                return [], None
-            with self._locked(fcntl.LOCK_SH):
-                return self._names(), self._head()
-
-    def _files(self, names: list[str]) -> Iterator[tuple[str, bytes]]:
         for expected, name in enumerate(names):
             if name != record_name(expected):
                 raise broken(name, f"{record_name(expected)} comes next in the log")
-            with _typed_failure("read", self.directory):
-                raw = self._read(name)
-            if raw is None:
-                raise broken(name, "it went away while the log was read")
-            yield name, raw
+        if head is not None and len(names) < min(head.count, self.link.count):
+            raise broken(record_name(len(names)), "it went away while the log was in use")
+        for name in names[self.link.count :]:
+            yield self._next(name, bounds=bounds)
+        note = check_head(self._verifier, head)
+        if note:
+            self.notes.append(note)
+
+    def open_runs(self) -> dict[str, dt.datetime]:
+        """Verify what was not verified yet; return the runs that have not finished, and when they started."""
+        self._read_on()
+        return {run_id: started.recorded_at for run_id, started in self._verifier.open_runs.items()}
+
+    def _read_on(self) -> bool:
+        """Verify what was not verified yet; say whether HEAD is one record behind, as a crash leaves it."""
+        noted = len(self.notes)
+        for _ in self.records(bounds=False):
+            pass
+        # Of that, whoever writes next has something better to say.
+        behind = len(self.notes) > noted
+        del self.notes[noted:]
+        return behind
+
+    def _next(self, name: str, *, bounds: bool) -> LogRecord:
+        with _typed_failure("read", self.directory):
+            raw = self._read(name)
+        if raw is None:
+            raise broken(name, "it went away while the log was read")
+        record = self._verifier.judged(name, raw, bounds=bounds)
+        self._take(record, raw, bounds=bounds)
+        return record
+
+    def _listing(self) -> tuple[list[str], Link | None]:
+        """Return the names of the records and HEAD as they were together at one moment.
+
+        Records never change once they are linked, and HEAD only grows. So if HEAD is the same before and
+        after the names were listed, they belong together; and if it is not, the names up to it do.
+        """
+        with _typed_failure("read", self.directory):
+            if not self.directory.is_dir():
+                return [], None
+            head = self._head()
+            names = self._names()
+            if head is None:
+                # The first writer may have come between.
+                head = self._head()
+            elif self._moved(head, len(names)):
+                names = names[: head.count]
+            return names, head
+
+    def _moved(self, head: Link, count: int) -> bool:
+        """Say whether a writer is at work; where one record lies behind HEAD, wait for it to follow."""
+        deadline = time.monotonic() + _HEAD_SECONDS
+        while self._head() == head:
+            if count != head.count + 1 or time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
 
 
-def _hashed(pieces: Iterable[bytes], hasher: blake3) -> Iterator[bytes]:
-    """Hash the pieces of a record on their way to the disk; a record that nobody would read is refused."""
+def _capped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Refuse a record that nobody would read, as soon as it is too large."""
     size = 0
     for piece in pieces:
         size += len(piece)
         if size > RECORD_BYTES:
             raise OSError(errno.EFBIG, _TOO_LARGE)
-        hasher.update(piece)
         yield piece
 
 
 _TOO_LARGE = "the log, or the record, is as large as it can be"
 
 
-def _wait_for_lock(descriptor: int, kind: int) -> None:
-    """Take a lock, and not for ever: who waits in the kernel hears no signal, and says not what for."""
+def _wait_for_lock(descriptor: int) -> None:
+    """Take the lock, and not for ever: who waits in the kernel hears no signal, and says not what for."""
     deadline = time.monotonic() + LIMITS.lock_seconds
     while True:
         try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise OSError(errno.EWOULDBLOCK, "another process holds its lock") from None

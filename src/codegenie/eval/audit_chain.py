@@ -11,13 +11,15 @@ At the end HEAD names the number of records and the hash of the last one.
 
 import datetime as dt
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from blake3 import blake3
 from pydantic import TypeAdapter, ValidationError
 
 from codegenie.eval.aggregation import combine_trials, same_number, summarise
-from codegenie.eval.decoding import decode_json
+from codegenie.eval.decoding import check_count, decode_json
 from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
 from codegenie.eval.evidence import (
     GENESIS,
@@ -35,7 +37,15 @@ from codegenie.eval.evidence import (
     record_pieces,
 )
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import RUNNER_CODES, BenchScore, Record, Severity, Summary, TrialScore
+from codegenie.eval.models import (
+    RUNNER_CODES,
+    BenchRunReport,
+    BenchScore,
+    Record,
+    Severity,
+    Summary,
+    TrialScore,
+)
 from codegenie.eval.planning import case_set_digest
 from codegenie.eval.settling import answer_problem, settled
 
@@ -116,39 +126,12 @@ def broken(file: str, reason: str) -> ChainTamperDetected:
     return ChainTamperDetected(f"{file} does not hold: {reason}", where=file, hint=_HINT)
 
 
+# Canonical JSON sorts its keys: what says the kind of a record stands behind its body, at the end.
 _TAIL = re.compile(
-    rb'"index":(\d+),"kind":"([a-z.]+)","previous":"([0-9a-f]{64})",'
-    rb'"recorded_at":"([^"\\]+)","run_id":"([0-9A-Za-z-]+)","schema":"[a-z0-9./]+"\}'
+    rb'"index":\d+,"kind":"([a-z.]+)","previous":"[0-9a-f]{64}",'
+    rb'"recorded_at":"[^"\\]+","run_id":"[0-9A-Za-z-]+","schema":"[a-z0-9./]+"\}'
 )
 _TAIL_BYTES = 400
-
-
-class LinkChecker:
-    """Checks order and hashes only, which is what a run needs before it starts; `verify` checks everything.
-
-    Canonical JSON sorts its keys, so all that links a record stands behind its body, at the end of its bytes.
-    """
-
-    def __init__(self) -> None:
-        self.link = self.before = Link()
-        # With the time of the start, which is how old the evidence is, however often it is resumed.
-        self.open_runs: dict[str, str] = {}
-
-    def check(self, file: str, raw: bytes) -> None:
-        """Check that a record follows the one before it, and note which runs are under way."""
-        match = next(_TAIL.finditer(raw, max(0, len(raw) - _TAIL_BYTES)), None)
-        if match is None or match.end() != len(raw):
-            raise broken(file, "it does not end as a record does")
-        if int(match[1]) != self.link.count or file != record_name(self.link.count):
-            raise broken(file, f"its index is {int(match[1])}, and {self.link.count} comes next")
-        if match[3].decode() != self.link.head:
-            raise broken(file, "it does not follow the record before it")
-        if match[2] == b"run.started":
-            self.open_runs[match[5].decode()] = match[4].decode()
-        elif match[2] == b"run.finished":
-            self.open_runs.pop(match[5].decode(), None)
-        self.before, self.link = self.link, self.link.after(raw)
-
 
 # What a kind of record can have at most; those of a run grow with their cases and trials.
 _BYTES_OF_KIND = {b"run.started": RECORD_BYTES, b"run.resumed": 4_096, b"run.finished": RECORD_BYTES}
@@ -161,7 +144,7 @@ _FREE_VALUES = 4_096
 def _most_values(file: str, raw: bytes) -> int:
     """Refuse by kind and size, and say how many values such a record can have, before one of them is made."""
     match = next(_TAIL.finditer(raw, max(0, len(raw) - _TAIL_BYTES)), None)
-    kind = match[2] if match is not None and match.end() == len(raw) else b""
+    kind = match[1] if match is not None and match.end() == len(raw) else b""
     most = _BYTES_OF_KIND.get(kind, _SMALL_RECORD_BYTES)
     if len(raw) > most:
         raise broken(file, f"{len(raw)} bytes are more than such a record has")
@@ -170,19 +153,30 @@ def _most_values(file: str, raw: bytes) -> int:
 
 def decode_record(file: str, raw: bytes) -> StartedRecord | ResumedRecord | FinishedRecord | ExamRecord:
     """Read one record strictly (step 1): whatever else its bytes could say, they are not what we write."""
+    values = _most_values(file, raw)
     try:
-        decode_json(raw, RECORD_BYTES, values=_most_values(file, raw))
+        check_count(raw, values)
+        record = _ADAPTER.validate_json(raw)
     except DecodingRefused as refusal:
         raise broken(file, refusal.message) from None
-    try:
-        record = _ADAPTER.validate_json(raw)
     except ValidationError as error:
+        _read_as_json(file, raw, values)
         problem = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, problem["loc"]))
         raise broken(file, f"{place}: {problem['msg']}") from None
+    # Whatever a strict decoder would refuse, a key that stands twice for one, is not in this spelling.
     if b"".join(record_pieces(record)) != raw:
+        _read_as_json(file, raw, values)
         raise broken(file, "it is not written as the harness writes it")
     return record
+
+
+def _read_as_json(file: str, raw: bytes, values: int) -> None:
+    """Say what is wrong with bytes that are no record, where it is their form."""
+    try:
+        decode_json(raw, RECORD_BYTES, values=values)
+    except DecodingRefused as refusal:
+        raise broken(file, refusal.message) from None
 
 
 @dataclass(slots=True)
@@ -194,39 +188,53 @@ class ChainVerifier:
     open_runs: dict[str, StartedRecord] = field(default_factory=dict)
     known_runs: set[str] = field(default_factory=set)
 
-    def check(self, file: str, raw: bytes) -> LogRecord:
-        """Verify the next record (steps 1 to 4) and return it."""
+    def check(self, file: str, raw: bytes, *, bounds: bool = True) -> LogRecord:
+        """Verify the next record (steps 1 to 4), take it in and return it.
+
+        Without `bounds` those of a finish are not computed again; `check_bounds` does it later.
+        """
+        record = self.judged(file, raw, bounds=bounds)
+        self.take(record, raw)
+        return record
+
+    def judged(self, file: str, raw: bytes, *, bounds: bool = True) -> LogRecord:
+        """Verify what is to be the next record, and return it without taking it in."""
         record = decode_record(file, raw)
         if record.index != self.link.count or file != record_name(record.index):
             raise broken(file, f"its index is {record.index}, and {self.link.count} comes next")
         if record.previous != self.link.head:
             raise broken(file, "it does not follow the record before it")
-        self._check_order(file, record)
-        self.before, self.link = self.link, self.link.after(raw)
+        self._check_order(file, record, bounds=bounds)
         return record
 
-    def _check_order(self, file: str, record: LogRecord) -> None:
+    def take(self, record: LogRecord, raw: bytes) -> None:
+        """Take in a record that was judged: the next one follows it."""
+        if isinstance(record, StartedRecord):
+            self.known_runs.add(record.run_id)
+            self.open_runs[record.run_id] = record
+        elif isinstance(record, FinishedRecord):
+            del self.open_runs[record.run_id]
+        self.before, self.link = self.link, self.link.after(raw)
+
+    def _check_order(self, file: str, record: LogRecord, *, bounds: bool) -> None:
         run_id = record.run_id
+        started = self.open_runs.get(run_id)
         if isinstance(record, StartedRecord):
             if run_id in self.known_runs:
                 raise broken(file, f"run {run_id} starts twice")
             if run_id == "latest":
                 raise broken(file, "its run has the name that stands for the newest one")
             _check_start(file, record.body)
-            self.known_runs.add(run_id)
-            self.open_runs[run_id] = record
         elif isinstance(record, ResumedRecord):
-            started = self.open_runs.get(run_id)
             if started is None:
                 raise broken(file, f"run {run_id} is resumed but was not under way")
             if record.body.finished_trials > len(started.body.cases) * started.body.trials:
                 raise broken(file, "more trials had finished than were planned")
         elif isinstance(record, FinishedRecord):
-            started = self.open_runs.pop(run_id, None)
             if started is None:
                 raise broken(file, f"run {run_id} finishes but was not under way")
             _check_times(file, started, record)
-            _check_finish(file, started.body, record)
+            _check_finish(file, started.body, record, bounds=bounds)
 
 
 def _check_start(file: str, started: RunStarted) -> None:
@@ -269,7 +277,15 @@ def _check_times(file: str, started: StartedRecord, record: FinishedRecord) -> N
         raise broken(file, "ended_at is more than a day away from when it was recorded")
 
 
-def _check_finish(file: str, started: RunStarted, record: FinishedRecord) -> None:
+def check_bounds(file: str, started: RunStarted, record: FinishedRecord) -> None:
+    """Compute the bounds of a finish again that was verified without them."""
+    report = record.body.report
+    with _typed_arithmetic(file):
+        summary = summarise(started.cases, report.per_case)
+    _check_summary(file, report, summary)
+
+
+def _check_finish(file: str, started: RunStarted, record: FinishedRecord, *, bounds: bool) -> None:
     """Recompute the whole report from the stored answers (step 4)."""
     report = record.body.report
     for name in _BOUND_FIELDS:
@@ -279,16 +295,27 @@ def _check_finish(file: str, started: RunStarted, record: FinishedRecord) -> Non
         raise broken(file, "run id or isolation class differs from the start of its run")
     if not _covers_the_plan(started, record.body.trials):
         raise broken(file, "its evidence does not cover the plan exactly")
-    try:
+    with _typed_arithmetic(file):
         per_case = _recomputed(file, started, record.body.trials)
-        summary = summarise(started.cases, per_case)
-    except (ArithmeticError, ValidationError) as error:
-        raise broken(file, f"its answers give no report: {type(error).__name__}") from None
+        # Resampling takes most of the time, and no other run is judged by these bounds.
+        summary = summarise(started.cases, per_case, None if bounds else report)
     if report.per_case != per_case:
         pairs = zip(report.per_case, per_case, strict=False)
         wrong = next((computed[0] for stored, computed in pairs if stored != computed), None)
         what = f"case {wrong}" if wrong else "the list of its cases"
         raise broken(file, f"{what} is not what its answers give")
+    _check_summary(file, report, summary)
+
+
+@contextmanager
+def _typed_arithmetic(file: str) -> Iterator[None]:
+    try:
+        yield
+    except (ArithmeticError, ValidationError) as error:
+        raise broken(file, f"its answers give no report: {type(error).__name__}") from None
+
+
+def _check_summary(file: str, report: BenchRunReport, summary: Summary) -> None:
     for name in Summary.model_fields:
         if not same_number(getattr(report, name), getattr(summary, name)):
             raise broken(
@@ -317,7 +344,7 @@ def _recomputed(
     return tuple((case_id, combine_trials(of_case)) for case_id, of_case in scores.items())
 
 
-def check_head(verifier: ChainVerifier | LinkChecker, head: Link | None) -> str | None:
+def check_head(verifier: ChainVerifier, head: Link | None) -> str | None:
     """Compare the chain with HEAD; return a note when HEAD is one record behind, as after a crash."""
     link = verifier.link
     if head is None:

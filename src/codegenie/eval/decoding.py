@@ -56,7 +56,7 @@ def decode_json(raw: bytes, limit: int, values: int = LIMITS.json_values) -> Any
     What has more than so many `values` is refused before one of them is made.
     """
     if len(raw) <= limit:
-        _check_count(raw, values)
+        check_count(raw, values)
     text = decode_text(raw, limit)
     try:
         value = _JSON_DECODER.decode(text)
@@ -158,7 +158,7 @@ def _printable_integer(digits: str) -> int:
 _JSON_PIECE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?"?|[^"]++', re.DOTALL)
 
 
-def _check_count(raw: bytes, most: int) -> None:
+def check_count(raw: bytes, most: int) -> None:
     """Count the brackets and commas, of which every value but the first needs one."""
     if _brackets_and_commas(raw, 0, len(raw)) <= most:
         return

@@ -9,9 +9,9 @@ from codegenie.eval.artifacts import ArtifactStore
 from codegenie.eval.audit import AuditLog
 from codegenie.eval.audit_chain import (
     RECORD_BYTES,
-    ChainVerifier,
     Link,
     broken,
+    check_bounds,
     decode_record,
     record_hash,
     record_name,
@@ -38,7 +38,8 @@ _REMEMBERED = 100_000
 class VerifiedLog:
     """A log of which every byte is checked; records are read again by index and hash.
 
-    `hashes` grows while it is verified, so that after a refusal it says how far the log holds.
+    `hashes` grows while it is verified, so that after a refusal it says how far the log holds. The bounds of
+    the runs in `unbounded` are computed again when somebody asks about one.
     """
 
     directory: Path
@@ -48,6 +49,7 @@ class VerifiedLog:
     hashes: list[str] = field(default_factory=list)
     artifacts_checked: int = 0
     artifacts_missing: int = 0
+    unbounded: set[int] = field(default_factory=set)
 
     def finished(self, entry: RunEntry) -> RunFinished:
         """Return the finish of a run."""
@@ -59,6 +61,9 @@ class VerifiedLog:
         record = self._record(entry.finished_index)
         if not isinstance(record, FinishedRecord):
             raise broken(record_name(entry.finished_index), "it changed after it was verified")
+        if entry.finished_index in self.unbounded:
+            check_bounds(record_name(entry.finished_index), self.started(entry), record)
+            self.unbounded.discard(entry.finished_index)
         return record.body
 
     def started(self, entry: RunEntry) -> RunStarted:
@@ -101,21 +106,30 @@ class VerifiedLog:
         digest = trial.artifacts.get(name)
         return None if digest is None else ArtifactStore(self.directory / "artifacts").read(digest)
 
-    def verify(self, clock: Clock, *, artifacts: bool = True) -> None:
+    def verify(self, clock: Clock, *, artifacts: bool = True, bounds: bool = True) -> None:
         """Check every record, HEAD and every artefact that is there, in one pass."""
         log = AuditLog(self.directory, clock)
-        verifier = ChainVerifier()
+        self._share(log)
         store = ArtifactStore(self.directory / "artifacts")
         times = _Times()
         seen: set[str] = set()
-        for record in log.records(verifier):
-            self.hashes.append(verifier.link.head)
-            self.history.add(record, verifier.link.head)
+        for record in log.records(bounds=bounds):
             times.add(record)
             if artifacts and isinstance(record, FinishedRecord):
                 self._check_artifacts(store, record, seen)
-        self.link = verifier.link
+        self.link = log.link
         self.notes += [*log.notes, *times.notes(), *self._losses()]
+
+    def _share(self, log: AuditLog) -> None:
+        self.history, self.hashes, self.unbounded = log.history, log.hashes, log.unbounded
+
+    @classmethod
+    def continued(cls, log: AuditLog) -> "VerifiedLog":
+        """Return what a run has verified of its log, with what others wrote since."""
+        log.open_runs()
+        found = cls(log.directory, log.link)
+        found._share(log)
+        return found
 
     def _losses(self) -> Iterator[str]:
         for run in self.history.runs.values():
@@ -162,10 +176,10 @@ def artifact_digests(finished: RunFinished) -> Iterator[str]:
     return (digest for trial in finished.trials for digest in trial.artifacts.values())
 
 
-def verify_log(directory: Path, clock: Clock, *, artifacts: bool = True) -> VerifiedLog:
-    """Verify a log and return it, ready for questions."""
+def verify_log(directory: Path, clock: Clock, *, artifacts: bool = True, bounds: bool = False) -> VerifiedLog:
+    """Verify a log and return it, ready for questions; the bounds of a run when it is asked for."""
     log = VerifiedLog(directory)
-    log.verify(clock, artifacts=artifacts)
+    log.verify(clock, artifacts=artifacts, bounds=bounds)
     return log
 
 

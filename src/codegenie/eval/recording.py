@@ -14,7 +14,6 @@ from codegenie import __version__
 from codegenie.eval.aggregation import TrialKey
 from codegenie.eval.artifacts import NOT_KEPT, ArtifactStore, RunArtifacts, why_not_kept
 from codegenie.eval.audit import AuditLog
-from codegenie.eval.audit_chain import broken
 from codegenie.eval.cache import OutcomeStore
 from codegenie.eval.errors import EvalError
 from codegenie.eval.evidence import (
@@ -49,6 +48,8 @@ class RecordedRun:
     notes: tuple[str, ...] = ()
     # Trials for which nobody was asked: their output comes from the store.
     reused: int = 0
+    # As far as the run has verified it.
+    log: AuditLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class RunRecord:
     """An open run: it has a start in the log, holds its journal's lock, and has not finished."""
 
     def __init__(self, log: AuditLog, journal: Journal, started: RunStarted, started_at: dt.datetime) -> None:
-        self._log = log
+        self.log = log
         # When the run was started, and not when it was taken up again: evidence is as old as that.
         self.started_at = started_at
         self._journal = journal
@@ -153,13 +154,13 @@ class RunRecord:
         }
         if len(whole) == len(evidence.artifacts):
             return evidence
-        self._log.notes.append(f"{evidence.case_id}: a damaged artefact is left out of the record")
+        self.log.notes.append(f"{evidence.case_id}: a damaged artefact is left out of the record")
         return evidence.model_copy(update={"artifacts": FrozenMap(whole)})
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Return what was mended in the log on the way, what was not kept, and what agents did not return."""
-        notes = list(self._log.notes)
+        notes = list(self.log.notes)
         notes += [
             f"{name} of {count} trials {why_not_kept(name)}" for name, count in sorted(self._not_kept.items())
         ]
@@ -201,7 +202,7 @@ class RunRecord:
         self._artifacts.make_durable(self._left_behind)
         # Handed over as they are spelled, and so not a second time as records.
         trials = (self._spelled[key] for key in planned)
-        head = self._log.append(RunFinished(report=report, trials=()), self.run_id, trials)
+        head = self.log.append(RunFinished(report=report, trials=()), self.run_id, trials)
         self._journal.discard()
         return head
 
@@ -232,8 +233,8 @@ def _may_stand(evidence: TrialEvidence, started: RunStarted) -> bool:
 def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: bool) -> RunRecord:
     """Check the log, then take up a dead run with this very start or begin a new one."""
     log = AuditLog(directory, clock)
-    open_runs = log.check_links()
-    now = clock.now()
+    open_runs = log.open_runs()
+    now = log.now()
     record = _dead_run(log, started, open_runs) if resume else None
     if record is not None:
         body: RunResumed | RunStarted = RunResumed(finished_trials=len(record.known))
@@ -250,24 +251,13 @@ def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: boo
     return record
 
 
-def _time(text: str) -> dt.datetime:
-    """Read the time of a record of which only the links are checked yet."""
-    try:
-        time = dt.datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise broken("the log", "the start of a run has no time")
-    return time
-
-
-def _dead_run(log: AuditLog, started: RunStarted, open_runs: Mapping[str, str]) -> RunRecord | None:
+def _dead_run(log: AuditLog, started: RunStarted, open_runs: Mapping[str, dt.datetime]) -> RunRecord | None:
     """Take up the newest dead run with this start of which nothing that was measured is missing."""
     for journal in dead_journals(log.directory / "journal", start_digest(started), open_runs):
-        if journal.run_id not in log.check_links():
+        if journal.run_id not in log.open_runs():
             journal.discard()
             continue
-        record = RunRecord(log, journal, started, _time(open_runs[journal.run_id]))
+        record = RunRecord(log, journal, started, open_runs[journal.run_id])
         if record.holds:
             return record
         journal.close()

@@ -172,7 +172,8 @@ class Runner:
         finally:
             if head is None:
                 record.leave()
-        return RecordedRun(report, head, (*run.rubrics.notes, *record.notes, *memory.warnings), record.reused)
+        notes = (*run.rubrics.notes, *record.notes, *memory.warnings)
+        return RecordedRun(report, head, notes, record.reused, record.log)
 
     async def _outcomes(
         self, plan: RunPlan, parts: TrialParts, record: RunRecord

@@ -1,23 +1,36 @@
 """Logs that were cut, written anew, spliced, left unwritten or swapped while they were read."""
 
+import asyncio
 import json
+import os
 import resource
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from subprocess import DEVNULL, run
+from typing import Any
 
 from codegenie.eval.audit import HEAD
 from codegenie.eval.audit_chain import Link, record_hash, record_name
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.gating import Gatekeeper
+from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner, SystemClock
-from tests.bench_builder import TASK_CLASS, write_bench
+from tests.bench_builder import TASK_CLASS, right_answer, write_bench
 from tests.command_line import environment, eval_argv
 from tests.hostile.workshop import ForeignAgent, ShiftedClock, advice, ask, policy_in, refused, units
-from tests.log_workshop import StopAfter, read_records, reckon, record_files, record_run, verified, write_log
+from tests.log_workshop import (
+    StopAfter,
+    forge,
+    read_records,
+    reckon,
+    record_files,
+    record_run,
+    verified,
+    write_log,
+)
 from tests.portfolio.stage import Outcome, attack, twin
 
 
@@ -247,6 +260,61 @@ def edited_log_is_written_on(room: Path) -> Outcome:
     return Outcome(met, f"asked about {len(agent.asked)} cases on a broken log" if agent.asked else None)
 
 
+@attack("forged_log_is_written_on")
+def forged_log_is_written_on(room: Path) -> Outcome:
+    log = logged(room, bad(), ForeignAgent())
+    forge(log, 1, lambda record: record["body"]["report"].update(mean_score=1.0))
+    agent = ForeignAgent()
+    met = refused(lambda: logged(room, agent))
+    return Outcome(met, f"asked about {len(agent.asked)} cases on a broken log" if agent.asked else None)
+
+
+@attack("plan_copied_with_fewer_cases")
+def plan_copied_with_fewer_cases(room: Path) -> Outcome:
+    return executed(room, 1)
+
+
+@twin("plan_copied_with_fewer_cases")
+def plan_copied_as_it_is(room: Path) -> Outcome:
+    return executed(room, 2)
+
+
+def executed(room: Path, cases: int) -> Outcome:
+    """Execute a copy of a plan with so many of its two cases, and see whether the log still holds."""
+    root = write_bench(room / "bench", cases=["one", "two"])
+    options = RunOptions(isolation="subprocess")
+    plan = Runner().plan(task_class_name=TASK_CLASS, bench_root=root, out_dir=room / "runs", options=options)
+    copy = plan.model_copy(update={"cases": plan.cases[:cases]})
+    met = refused(lambda: asyncio.run(Runner().execute(copy, system_under_test=right_answer)))
+    return Outcome(met, still_holds(room))
+
+
+def still_holds(room: Path) -> str | None:
+    said = ask(room, "verify", "--out", "runs", "--json")
+    return "the log does not verify any more" if said.code == 3 else None
+
+
+@attack("log_removed_under_way")
+def log_removed_under_way(room: Path) -> Outcome:
+    return measured_while(room, lambda: shutil.rmtree(room / "runs"))
+
+
+@twin("log_removed_under_way")
+def log_looked_at_under_way(room: Path) -> Outcome:
+    return measured_while(room, lambda: os.listdir(room / "runs"))
+
+
+def measured_while(room: Path, deed: Callable[[], object]) -> Outcome:
+    async def agent(case: SutCase) -> dict[str, Any]:
+        deed()
+        return await right_answer(case)
+
+    root = write_bench(room / "bench")
+    met = refused(lambda: record_run(root, room / "runs", agent))
+    return Outcome(met, still_holds(room))
+
+
+@twin("forged_log_is_written_on")
 @twin("edited_log_is_written_on")
 def a_whole_log_is_written_on(room: Path) -> Outcome:
     logged(room, bad())

@@ -104,7 +104,7 @@ def smaller(module: Any, **limits: float) -> Iterator[None]:  # noqa: ANN401 - a
 
 def measured_beside(room: Path, lock: int | None) -> Outcome:
     (room / "runs").mkdir()
-    descriptor = os.open(room / "runs", os.O_RDONLY)
+    descriptor = os.open(room / "runs" / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if lock is not None:
             fcntl.flock(descriptor, lock)

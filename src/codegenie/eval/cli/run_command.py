@@ -21,7 +21,7 @@ from codegenie.eval.cli.settings import (
 )
 from codegenie.eval.errors import SettingsInvalid
 from codegenie.eval.gating import Gatekeeper, load_policy
-from codegenie.eval.inspection import verify_log
+from codegenie.eval.inspection import VerifiedLog
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
 from codegenie.eval.planning import any_of
@@ -157,9 +157,9 @@ def _measured(report: BenchRunReport) -> bool:
 def _verdict(recorded: RecordedRun, plan: RunPlan, policy: TierPolicy | None) -> PromotionVerdict | None:
     """Ask the gate about the next tier, from the log and not from what is in memory."""
     tier = None if policy is None else policy.next_tier(plan.task_class.name)
-    if policy is None or tier is None or recorded.chain_head is None:
+    if policy is None or tier is None or recorded.chain_head is None or recorded.log is None:
         return None
-    log = verify_log(plan.out_dir, SystemClock(), artifacts=False)
+    log = VerifiedLog.continued(recorded.log)
     entry = log.find(recorded.report.run_id)
     bench_root = plan.task_class.directory.parent
     return Gatekeeper(log, policy, bench_root, SystemClock()).judge(entry, tier)
