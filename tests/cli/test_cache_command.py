@@ -1,11 +1,15 @@
 """`cache prune`, and the settings file that says where stores, logs, benches and policies lie."""
 
+import fcntl
 import json
+import os
+import time
+from pathlib import Path
 
 import pytest
 
 from tests.evidence_desk import UNITS, Desk
-from tests.log_workshop import record_files
+from tests.log_workshop import read_records, record_files, write_log
 
 
 def test_pruning_removes_outcomes_by_age_and_the_next_run_measures_again(desk: Desk) -> None:
@@ -18,6 +22,40 @@ def test_pruning_removes_outcomes_by_age_and_the_next_run_measures_again(desk: D
     finish = json.loads(record_files(desk.log)[-1].read_bytes())
 
     assert {trial["reused"] for trial in finish["body"]["trials"]} == {"none"}
+
+
+def journal(desk: Desk, run_id: str, days: float = 0) -> Path:
+    path = desk.log / "journal" / run_id
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"")
+    then = time.time() - days * 86_400
+    os.utime(path, (then, then))
+    return path
+
+
+def test_pruning_names_journals_and_removes_those_that_no_open_run_needs(desk: Desk) -> None:
+    last = json.loads(record_files(desk.log)[-1].read_bytes())["run_id"]
+    records = read_records(desk.log)
+    start = {**records[0], "run_id": "open-1"}
+    write_log(desk.log, [*records, start])
+    needed, young = journal(desk, "open-1", 100), journal(desk, "unknown-1")
+    finished, running = journal(desk, last, 100), journal(desk, "unknown-2", 100)
+    with running.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        said = desk.ask("cache", "prune", "--json").document
+    assert said["journals"] == {"open-1": "open", "unknown-1": "young", last: "removed"}
+    assert [path.exists() for path in (needed, young, finished, running)] == [True, True, False, True]
+    assert "journal open-1: its run is open; the same command takes it up" in desk.ask("cache", "prune").out
+
+
+def test_pruning_removes_nothing_beside_a_log_that_does_not_hold(desk: Desk) -> None:
+    kept = journal(desk, "unknown-1", 100)
+    path = record_files(desk.log)[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    refused = desk.ask("cache", "prune", "--older-than", "0", "--json").refusal
+    assert refused == (3, "ChainTamperDetected")
+    assert kept.exists()
+    assert any((desk.directory / ".codegenie/eval/cache").rglob("*.json"))
 
 
 @pytest.mark.parametrize("days", ["nan", "inf", "-1", "soon"])

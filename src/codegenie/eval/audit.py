@@ -121,6 +121,7 @@ class AuditLog:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(self.directory / _LOCK, flags, 0o600)
         try:
+            os.fchmod(descriptor, 0o600)
             _wait_for_lock(descriptor)
             yield
         finally:

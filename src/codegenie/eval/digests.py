@@ -44,4 +44,4 @@ def _digest_status(cases: Path, case_id: str, expected: str | None) -> CaseDiges
 def write_digests(task_class: TaskClass, statuses: Sequence[CaseDigest]) -> None:
     """Write `cases/digests.yaml` anew from computed digests."""
     lines = [f"{entry.case_id}: {DIGEST_PREFIX}{entry.computed}\n" for entry in statuses if entry.computed]
-    replace_file(task_class.directory / "cases" / "digests.yaml", "".join(lines).encode())
+    replace_file(task_class.directory / "cases" / "digests.yaml", "".join(lines).encode(), private=False)

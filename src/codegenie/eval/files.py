@@ -327,13 +327,21 @@ def read_descriptor(descriptor: int, name: str, limit: int) -> bytes:
 
 
 @contextmanager
-def written_beside(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -> Iterator[Path]:
-    """Give a new file next to `path` that holds `chunks`, to be moved or linked into its place."""
+def written_beside(
+    path: Path, chunks: Iterable[bytes], *, durable: bool = True, private: bool = True
+) -> Iterator[Path]:
+    """Give a new file next to `path` that holds `chunks`, to be moved or linked into its place.
+
+    Only we may use a `private` one, whatever the umask says; any other is a source of the user's.
+    """
     # Chance and not the process id, which comes again after a crash, and in two containers at once.
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o600 if private else 0o644)
         with os.fdopen(descriptor, "wb") as file:
+            if private:
+                os.fchmod(descriptor, 0o600)
             file.writelines(chunks)
             file.flush()
             if durable:
@@ -344,9 +352,9 @@ def written_beside(path: Path, chunks: Iterable[bytes], *, durable: bool = True)
             temporary.unlink()
 
 
-def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
+def replace_file(path: Path, content: bytes, *, durable: bool = True, private: bool = True) -> None:
     """Replace a file whole or not at all; by default it is on the disk when this returns."""
-    with written_beside(path, (content,), durable=durable) as temporary:
+    with written_beside(path, (content,), durable=durable, private=private) as temporary:
         temporary.replace(path)
     if durable:
         sync_path(path.parent)

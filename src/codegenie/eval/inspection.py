@@ -1,9 +1,14 @@
 """Questions to a log that was verified first: what holds, which runs there are, what a case left behind."""
 
+import fcntl
 import math
+import os
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from codegenie.eval.artifacts import ArtifactStore
 from codegenie.eval.audit import AuditLog
@@ -32,6 +37,7 @@ from codegenie.eval.wording import counted
 
 # Runs that reuse outcomes share artefacts; of more than this many it is cheaper to read one again.
 _REMEMBERED = 100_000
+_YOUNG_SECONDS = 3_600.0
 
 
 @dataclass(slots=True)
@@ -181,6 +187,49 @@ def verify_log(directory: Path, clock: Clock, *, artifacts: bool = True, bounds:
     log = VerifiedLog(directory)
     log.verify(clock, artifacts=artifacts, bounds=bounds)
     return log
+
+
+class JournalFate(NamedTuple):
+    """What became of a journal that was looked at: its run, and `open`, `young` or `removed`."""
+
+    run_id: str
+    fate: Literal["open", "young", "removed"]
+
+
+def prune_journals(directory: Path, clock: Clock, seconds: float) -> list[JournalFate]:
+    """Remove the journals that no open run of the log needs and that are older than some seconds.
+
+    One whose run is open is kept, since the same command takes the run up; one of a run that is under way is
+    not looked at.
+    """
+    journals = directory / "journal"
+    names = sorted(os.listdir(journals)) if journals.is_dir() else []
+    # After they were listed: what is not among them now was started later, or never.
+    open_runs = AuditLog(directory, clock).open_runs() if names else {}
+    # A run makes its journal before its start is in the log, and locks it in the moment after that.
+    oldest = time.time() - max(seconds, _YOUNG_SECONDS)
+    fates = []
+    for name in names:
+        with suppress(BlockingIOError, FileNotFoundError), _locked_file(journals / name) as status:
+            if name in open_runs:
+                fates.append(JournalFate(name, "open"))
+            elif status.st_mtime > oldest:
+                fates.append(JournalFate(name, "young"))
+            else:
+                (journals / name).unlink()
+                fates.append(JournalFate(name, "removed"))
+    return fates
+
+
+@contextmanager
+def _locked_file(path: Path) -> Iterator[os.stat_result]:
+    """Hold the lock by which a run says that it is alive, if that is free."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def expect_head(log: VerifiedLog, expected: str) -> None:

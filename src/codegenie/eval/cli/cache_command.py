@@ -1,4 +1,4 @@
-"""`codegenie eval cache prune`: remove stored outcomes."""
+"""`codegenie eval cache prune`: remove stored outcomes, and journals that no run needs any more."""
 
 import math
 from pathlib import Path
@@ -7,9 +7,18 @@ import click
 
 from codegenie.eval.cache import OutcomeStore
 from codegenie.eval.cli.output import say, say_json
-from codegenie.eval.cli.settings import cache_option, json_option
+from codegenie.eval.cli.settings import cache_option, json_option, out_option
 from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.inspection import prune_journals
+from codegenie.eval.runner import SystemClock
+from codegenie.eval.sanitising import printable
 from codegenie.eval.wording import counted
+
+_FATES = {
+    "open": "its run is open; the same command takes it up",
+    "young": "no open run needs it, and it is not old enough to be removed",
+    "removed": "removed, no open run needed it",
+}
 
 
 @click.group("cache")
@@ -22,19 +31,26 @@ def command(ctx: click.Context) -> None:
 
 @command.command("prune")
 @cache_option
+@out_option
 @click.option(
     "--older-than", "days", type=click.FloatRange(min=0), default=30, show_default=True, metavar="DAYS"
 )
 @json_option
-def prune(cache: str, days: float, as_json: bool) -> None:
-    """Remove outcomes that are older than some days. What is removed is measured again when it is needed."""
+def prune(cache: str, out: str, days: float, as_json: bool) -> None:
+    """Remove outcomes that are older than some days. What is removed is measured again when it is needed.
+
+    Likewise the journals of runs that are not open in the log; those of open runs are named and kept.
+    """
     if not math.isfinite(days):
         raise click.UsageError("--older-than is a number of days")
     try:
+        journals = prune_journals(Path(out), SystemClock(), days * 86_400)
         removed, kept = OutcomeStore(Path(cache)).prune(days * 86_400)
     except OSError as error:
-        raise HarnessFailure(f"cannot prune the outcome store: {error.strerror}", where=cache) from None
+        where = cache if error.filename is None else str(error.filename)
+        raise HarnessFailure(f"cannot prune: {error.strerror}", where=where) from None
     if as_json:
-        say_json("codegenie.eval.cache/1", {"removed": removed, "kept": kept})
+        say_json("codegenie.eval.cache/1", {"removed": removed, "kept": kept, "journals": dict(journals)})
     else:
-        say([f"removed {counted(removed, 'outcome')}, kept {kept}"])
+        lines = [f"journal {printable(run_id)}: {_FATES[fate]}" for run_id, fate in journals]
+        say([f"removed {counted(removed, 'outcome')}, kept {kept}", *lines])

@@ -40,7 +40,7 @@ def command(tiers: str, write: bool, as_json: bool) -> None:
 
 def _write_first(path: Path) -> None:
     try:
-        with written_beside(path, (FIRST_POLICY.encode(),)) as temporary:
+        with written_beside(path, (FIRST_POLICY.encode(),), private=False) as temporary:
             # A link, not a rename: a policy that is there is somebody's decision.
             os.link(temporary, path)
     except FileExistsError:
