@@ -31,6 +31,11 @@ class Place:
     def values(self) -> list[dict[str, Any]]:
         return [json.loads(line.split(b" ", 1)[1]) for line in self.lines()]
 
+    def end_of(self, trials: int) -> int:
+        """Return how many lines the journal has up to the end of so many trials."""
+        ends = [number for number, value in enumerate(self.values(), 1) if "answer" in value]
+        return ends[trials - 1] if trials else 1
+
     def write(self, values: list[dict[str, Any]]) -> None:
         write_journal(self.journal, values)
 
@@ -46,6 +51,11 @@ class Place:
 
     def kinds(self) -> list[str]:
         return [record["kind"] for record in read_records(self.log)]
+
+
+def measured(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the lines of a journal that are evidence of a trial."""
+    return [value for value in values if "answer" in value]
 
 
 RESUMED = ["run.started", "run.resumed", "run.finished"]

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,34 @@ def write_journal(path: Path, values: list[dict[str, Any]]) -> None:
         check = blake3(check + body).hexdigest()[:16].encode()
         lines.append(b"%b %b\n" % (check, body))
     path.write_bytes(b"".join(lines))
+
+
+@dataclass(frozen=True)
+class Journaled:
+    """Which cases of one trial each the journal of a dead run names, and as what."""
+
+    asked: Counter[str] = field(default_factory=Counter)
+    produced: set[str] = field(default_factory=set)
+    measured: set[str] = field(default_factory=set)
+
+    @property
+    def pending(self) -> set[str]:
+        """Return the cases that were asked for, and nothing came of it."""
+        return set(self.asked) - self.produced - self.measured
+
+
+def journaled(log: Path) -> Journaled:
+    """Return what the journal of the one dead run of a log says."""
+    said = Journaled()
+    (path,) = (log / "journal").iterdir()
+    for line in path.read_bytes().splitlines(keepends=True)[1:]:
+        value = json.loads(line.split(b" ", 1)[1]) if line.endswith(b"\n") else {}
+        if value.get("kind") == "asked":
+            said.asked[value["case_id"]] += 1
+            said.produced.discard(value["case_id"])
+        elif value:
+            (said.produced if "kind" in value else said.measured).add(value["case_id"])
+    return said
 
 
 def forge(log: Path, index: int, edit: Edit) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from blake3 import blake3
+
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.digests import digest_statuses, write_digests
 from codegenie.eval.evidence import IsolationProof
@@ -87,6 +89,11 @@ class Bench:
 
     def reused(self) -> list[str]:
         return [trial["reused"] for trial in read_records(self.log)[-1]["body"]["trials"]]
+
+
+def tagged(store: Path, body: bytes) -> bytes:
+    """Return an entry of a store as its own user can write it: with the tag of the store's key."""
+    return body + b"\n" + blake3(body, key=(store / "key").read_bytes()).hexdigest().encode()
 
 
 class NoRubrics:

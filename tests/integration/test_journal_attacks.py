@@ -16,7 +16,7 @@ from codegenie.eval.errors import ChainTamperDetected, HarnessFailure
 from codegenie.eval.evidence import start_digest
 from codegenie.eval.journal import dead_journals
 from tests.bench_builder import ECHO_RUBRIC, write_bench
-from tests.dead_run import ANEW, CASES, RESUMED, Place, not_resumed
+from tests.dead_run import ANEW, CASES, RESUMED, Place, measured, not_resumed
 from tests.log_workshop import (
     VERDICTS,
     read_records,
@@ -34,7 +34,8 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_an_untouched_journal_is_resumed_and_only_the_rest_is_asked(place: Place) -> None:
-    assert len(place.lines()) == 3
+    kinds = [value.get("kind", "measured") for value in place.values()[1:]]
+    assert kinds == ["asked", "produced", "measured"] * 2
     done = place.resume()
     assert place.kinds() == RESUMED
     assert place.asked == ["sloppy"]
@@ -46,7 +47,7 @@ def test_an_untouched_journal_is_resumed_and_only_the_rest_is_asked(place: Place
 
 
 def edited(change: Callable[[dict[str, Any]], object]) -> Callable[[list[dict[str, Any]]], object]:
-    return lambda values: change(values[1])
+    return lambda values: change(measured(values)[0])
 
 
 FORGED_LINES: dict[str, Callable[[list[dict[str, Any]]], object]] = {
@@ -70,6 +71,13 @@ FORGED_LINES: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "a score above 1": edited(lambda line: line["answer"].update(score=1.5)),
     "a field that there is not": edited(lambda line: line.update(more=1)),
     "no evidence at all": lambda values: values.__setitem__(1, {"hello": "there"}),
+    "asked more often than it says": lambda values: values.insert(1, values[1]),
+    "asked less often than it says": edited(lambda line: line.update(interrupted=1)),
+    "measured and never asked": lambda values: values.pop(1),
+    "measured and never produced": lambda values: values.pop(2),
+    "produced twice": lambda values: values.insert(3, values[2]),
+    "asked after it was measured": lambda values: values.append(values[1]),
+    "judged on another output than was produced": lambda values: values[2].update(output="a" * 64),
     "an artefact under no hash": edited(lambda line: line["artifacts"].update(output="../../etc/passwd")),
 }
 
@@ -78,7 +86,7 @@ FORGED_LINES: dict[str, Callable[[list[dict[str, Any]]], object]] = {
 def test_a_run_with_a_line_that_cannot_be_evidence_is_not_resumed(place: Place, what: str) -> None:
     """We do not write such lines, and a trial whose line is passed over would be rolled again."""
     values = place.values()
-    assert values[1]["case_id"] == "blocked"
+    assert [value["case_id"] for value in values[1:4]] == ["blocked"] * 3
     FORGED_LINES[what](values)
     place.write(values)
     done = place.resume()
@@ -90,21 +98,22 @@ def test_a_run_with_a_line_that_cannot_be_evidence_is_not_resumed(place: Place, 
 
 def test_of_two_lines_on_one_trial_the_first_counts(place: Place) -> None:
     values = place.values()
-    better = json.loads(json.dumps(values[2]))
+    better = json.loads(json.dumps(measured(values)[1]))
     better["answer"]["score"] = 1.0
     place.write([*values, better])
     assert dict(place.resume().report.per_case)["passed"].score == 0.75
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(7))
 def test_a_flipped_bit_costs_the_end_or_the_journal_but_never_a_number(place: Place, number: int) -> None:
     lines = place.lines()
     middle = len(lines[number]) // 2
     lines[number] = lines[number][:middle] + bytes([lines[number][middle] ^ 4]) + lines[number][middle + 1 :]
     place.journal.write_bytes(b"".join(lines))
     done = place.resume()
-    assert place.kinds() == (RESUMED if number == 2 else ANEW)
-    assert len(place.asked) == (2 if number == 2 else 3)
+    assert place.kinds() == (RESUMED if number == 6 else ANEW)
+    # What the second trial produced is known by the hash in the line before.
+    assert len(place.asked) == (1 if number == 6 else 3)
     assert [score.score for _, score in done.report.per_case] == [0.0, 0.75, 0.5]
 
 
@@ -322,6 +331,6 @@ def test_a_journal_belongs_to_what_decides_its_run(place: Place) -> None:
     assert [*dead_journals(directory, start_digest(other), {run_id})] == []
     assert [*dead_journals(directory, start_digest(started), set())] == []
     (found,) = dead_journals(directory, start_digest(started), {run_id})
-    assert len(found.finished or ()) == 2
+    assert len(found.lines or ()) == 6
     assert [*dead_journals(directory, start_digest(started), {run_id})] == [], "it is locked now"
     found.close()

@@ -154,7 +154,7 @@ def test_artefacts_are_capped_and_addressed_by_their_hash(tmp_path: Path) -> Non
     assert 0 <= LIMITS.rubric_stderr_bytes - len(texts["rubric_stderr"]) < 10_000
     assert 0 <= LIMITS.rubric_stdout_bytes - len(texts["rubric_stdout"]) < 10_000
     files = [path for path in (bench.log / "artifacts").rglob("*") if path.is_file()]
-    assert len(files) == len(texts) == 4
+    assert len(files) == len(texts) + 1 == 5, "and the journal"
     for path in files:
         assert path.name == blake3(path.read_bytes()).hexdigest()
         assert path.parent.name == path.name[:2]
@@ -175,7 +175,8 @@ def test_artefacts_are_on_the_disk_before_the_finish_speaks_of_them(
     bench = Bench(tmp_path, NotingSut())
     bench.run()
     files = [path for path in (bench.log / "artifacts").rglob("*") if path.is_file()]
-    assert len(files) == 3
+    assert len(files) == 4
+    assert read_records(bench.log)[-1]["body"]["journal"] in {path.name for path in files}
     finish = max(number for number, path in enumerate(synced) if path.name.startswith(".00000001.json"))
     assert {*files, *(path.parent for path in files)} <= set(synced[:finish])
 
@@ -192,9 +193,9 @@ def test_a_damaged_artefact_is_mended_by_the_next_run_that_leaves_the_same(tmp_p
     write_bench(tmp_path / "bench", HONEST_RUBRIC)
     bench = Bench(tmp_path, NotingSut())
     bench.run()
-    for path in (bench.log / "artifacts").rglob("*"):
-        if path.is_file():
-            path.write_bytes(b"")
+    trial = read_records(bench.log)[-1]["body"]["trials"][0]
+    for digest in trial["artifacts"].values():
+        (bench.log / "artifacts" / digest[:2] / digest).write_bytes(b"")
     bench.run(fresh=True)
     verified(bench.log)
 

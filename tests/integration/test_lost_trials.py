@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dead_run import ANEW, RESUMED, Place, not_resumed
+from tests.dead_run import ANEW, RESUMED, Place, measured, not_resumed
 from tests.log_workshop import read_records, stopped_run, verified
 
 
@@ -16,9 +16,9 @@ def place(tmp_path: Path) -> Place:
 
 def test_a_run_whose_journal_lacks_a_line_in_the_middle_is_not_resumed(place: Place) -> None:
     values = place.values()
-    place.write([*values, values[2]])
+    place.write([*values, measured(values)[1]])
     raw = place.journal.read_bytes()
-    header, _blocked, *rest = place.lines()
+    header, _asked, *rest = place.lines()
     damaged = b"".join([header, *rest])
     place.journal.write_bytes(damaged)
     for _ in range(2):
@@ -33,7 +33,7 @@ def test_a_run_whose_journal_lacks_a_line_in_the_middle_is_not_resumed(place: Pl
 
 def test_trials_that_a_resumed_run_had_and_lost_are_on_the_record(place: Place) -> None:
     stopped_run(place.root, place.log, 2, cache_dir=place.cache)
-    place.journal.write_bytes(b"".join(place.lines()[:2]))
+    place.journal.write_bytes(b"".join(place.lines()[: place.end_of(1)]))
     place.resume()
     assert [record["body"].get("finished_trials") for record in read_records(place.log)] == [None, 2, 1, None]
     log = verified(place.log)
@@ -43,7 +43,7 @@ def test_trials_that_a_resumed_run_had_and_lost_are_on_the_record(place: Place) 
 
 
 def test_a_trial_whose_artefact_was_damaged_is_not_measured_again(place: Place) -> None:
-    digest = place.values()[1]["artifacts"]["output"]
+    digest = measured(place.values())[0]["artifacts"]["output"]
     (place.log / "artifacts" / digest[:2] / digest).write_bytes(b"")
     done = place.resume()
     assert place.asked == ["sloppy"]

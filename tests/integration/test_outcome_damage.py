@@ -103,7 +103,7 @@ def test_a_damaged_entry_is_a_miss_with_a_warning(bench: Bench, kind: str, what:
         os.truncate(path, 1 << 40)
     else:
         path.symlink_to(path)
-    expected = f"one: the stored {what} is damaged and is measured again"
+    expected = f"one: the stored {what} is damaged or was not written by this store, and is measured again"
     assert bench.run() == [expected]
     assert bench.recorded.notes == (expected,), "said without being asked, too"
     assert bench.recorded.report.total_cost_usd == 0.25
@@ -116,7 +116,9 @@ def test_a_directory_in_the_place_of_an_entry_is_a_miss_and_costs_no_measurement
     path.unlink()
     path.mkdir()
 
-    assert bench.run() == ["one: the stored output is damaged and is measured again"]
+    assert bench.run() == [
+        "one: the stored output is damaged or was not written by this store, and is measured again"
+    ]
     assert bench.recorded.report.complete
     verified(bench.log)
 
@@ -133,7 +135,10 @@ def test_an_entry_cannot_be_moved_to_another_case(tmp_path: Path) -> None:
     assert bench.recorded.report.passed_count == 1
     one, two = entries(bench, "outputs")
     two.write_bytes(one.read_bytes())
-    assert bench.run()[0] == "two: the stored output is damaged and is measured again"
+    assert (
+        bench.run()[0]
+        == "two: the stored output is damaged or was not written by this store, and is measured again"
+    )
     assert bench.recorded.report.passed_count == 1
 
 
@@ -164,7 +169,9 @@ def test_an_entry_that_is_whole_but_holds_no_output_is_a_miss(bench: Bench, valu
     store.put("outputs", Place(TASK_CLASS, "one"), key, canonical_json(value))
     assert store.get("outputs", Place(TASK_CLASS, "one"), key) == canonical_json(value)
     assert memory.output(case, 0) is None
-    assert memory.warnings == ["one: the stored output is damaged and is measured again"]
+    assert memory.warnings == [
+        "one: the stored output is damaged or was not written by this store, and is measured again"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +190,9 @@ def test_an_entry_whose_hash_is_right_is_still_read_strictly(bench: Bench, raw: 
     key = memory._output_key(case, 0)  # noqa: SLF001 - the key that a forger would compute
     OutcomeStore(bench.store).put("outputs", Place(TASK_CLASS, "one"), key, raw)
     assert memory.output(case, 0) is None
-    assert memory.warnings == ["one: the stored output is damaged and is measured again"]
+    assert memory.warnings == [
+        "one: the stored output is damaged or was not written by this store, and is measured again"
+    ]
 
 
 BLOCKED = {"code": "answer.wrong", "severity": "info", "detail": None}
@@ -236,5 +245,5 @@ def test_many_processes_write_the_same_entry_and_nobody_reads_half_of_it(tmp_pat
     argv = [sys.executable, "-c", PUTTER, str(tmp_path)]
     writers = [subprocess.Popen([*argv, str(number)], env=environment()) for number in range(4)]
     assert [one.wait(60) for one in writers] == [0] * 4
-    assert len(list(tmp_path.rglob("*"))) == 4, "three directories, one entry, no leftovers"
+    assert len(list(tmp_path.rglob("*"))) == 5, "three directories, one entry, one key, no leftovers"
     assert not isinstance(OutcomeStore(tmp_path).get("outputs", Place("c", "one"), {"trial": 0}), Miss)

@@ -57,7 +57,12 @@ def test_only_what_was_measured_waits_for_the_disk(bench: Bench, monkeypatch: py
 
     monkeypatch.setattr(os, "fdatasync", counted)
     header = 1
-    for options, expected in (({}, 0), ({"fresh": True}, 1), ({"timeout_seconds": 5.0}, 1)):
+    asked_and_measured = 2
+    for options, expected in (
+        ({}, 0),
+        ({"fresh": True}, asked_and_measured),
+        ({"timeout_seconds": 5.0}, asked_and_measured),
+    ):
         syncs.clear()
         bench.run(**options)
         assert len(syncs) == header + expected
@@ -152,8 +157,8 @@ def test_an_agent_without_a_version_is_always_asked_again_but_its_output_is_not_
     bench: Bench,
 ) -> None:
     bench.sut.identity = SutIdentity(spec="noting")
-    for times, why in ((2, "sut_identity changed"), (3, "the agent has no version")):
-        assert bench.run() == [f"one: output is measured again, since {why}"]
+    for times in (2, 3):
+        assert bench.run() == ["one: output is measured again, since the agent has no version"]
         assert bench.sut.asked == ["one#0"] * times
         assert bench.reused() == ["score"]
 
@@ -253,23 +258,27 @@ def test_the_command_reuses_by_version_and_explains_with_v(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("version", ["1", None])
+@pytest.mark.parametrize("where", ["artefact", "store"])
 def test_an_output_that_a_dead_run_produced_counts_as_measured_when_it_is_resumed(
-    tmp_path: Path, version: str | None
+    tmp_path: Path, version: str | None, where: str
 ) -> None:
     """The agent was asked in this very run; only the rubric had not answered yet."""
     identity = SutIdentity(spec="noting", version=version)
     root = write_bench(tmp_path / "bench", cases=["one", "two"])
     stopped_run(root, tmp_path / "runs", 1, sut=NotingSut(identity), cache_dir=tmp_path / "cache")
-    scores = list((tmp_path / "cache" / "scores").rglob("*.json"))
-    assert len(scores) == 1
     run_id = read_records(tmp_path / "runs")[0]["run_id"]
     journal = tmp_path / "runs" / "journal" / run_id
-    header = journal.read_bytes().splitlines(keepends=True)[0]
-    journal.write_bytes(header)
-    scores[0].unlink()
+    until_it_was_judged = journal.read_bytes().splitlines(keepends=True)[:3]
+    journal.write_bytes(b"".join(until_it_was_judged))
+    if where == "artefact":
+        shutil.rmtree(tmp_path / "cache")
+    else:
+        shutil.rmtree(tmp_path / "runs" / "artifacts")
     sut = NotingSut(identity)
     record_run(root, tmp_path / "runs", sut, cache_dir=tmp_path / "cache", concurrency=1)
     finish = read_records(tmp_path / "runs")[-1]
     assert finish["run_id"] == run_id
     assert sut.asked == ["two#0"]
-    assert [trial["reused"] for trial in finish["body"]["trials"]] == ["none", "none"]
+    judged_before = "none" if where == "artefact" else "score"
+    assert [trial["reused"] for trial in finish["body"]["trials"]] == [judged_before, "none"]
+    assert [trial.get("interrupted") for trial in finish["body"]["trials"]] == [None, None]

@@ -1,4 +1,4 @@
-"""A run that dies is taken up by the same command, repeats nothing and comes to the same report."""
+"""A run that dies is taken up by the same command, repeats no trial unsaid and comes to the same report."""
 
 import json
 import random
@@ -15,7 +15,7 @@ import pytest
 from codegenie.eval.canonical import canonical_json
 from tests.bench_builder import write_bench
 from tests.command_line import answered, asked, call, environment, eval_argv, run_argv, write_agent
-from tests.log_workshop import read_records, verified
+from tests.log_workshop import Journaled, journaled, read_records, verified
 
 CASES = [f"case-{number:02d}" for number in range(12)]
 KILLS = 25
@@ -85,14 +85,6 @@ def begin(place: Workplace, argv: list[str], stdout: int = subprocess.DEVNULL) -
     )
 
 
-def finished_trials(log: Path) -> list[str]:
-    """Return the cases that the journal of the one dead run holds."""
-    lines = [
-        line for path in (log / "journal").glob("*") for line in path.read_bytes().splitlines(keepends=True)
-    ]
-    return [json.loads(line.split(b" ", 1)[1])["case_id"] for line in lines[1:] if line.endswith(b"\n")]
-
-
 def kinds(log: Path) -> list[str]:
     return [record["kind"] for record in read_records(log)] if log.is_dir() else []
 
@@ -103,7 +95,7 @@ def phase(log: Path) -> str:
         return "after the finish"
     if "run.started" not in kinds(log):
         return "before the start"
-    done = len(finished_trials(log))
+    done = len(journaled(log).measured)
     return f"{done * 4 // len(CASES)}/4 of the trials" if done < len(CASES) else "all trials, no finish"
 
 
@@ -134,20 +126,27 @@ def killed_and_resumed(place: Workplace, name: str, moment: float) -> str:
     hit = phase(log)
     if log.is_dir():
         verified(log)
-    known = finished_trials(log) if "trials" in hit else []
-    paid = {path.parent.name for path in (place.directory / name / "cache" / "outputs").rglob("*.json")}
+    left = journaled(log) if "trials" in hit else Journaled()
     before = len(asked(place.calls))
     done = call(command(name), place.directory)
     assert comparable(done) == place.report, hit
     verified(log)
     check_log(log, hit)
     again = asked(place.calls)[before:]
-    assert not set(known) & set(again), "nothing finished is repeated"
+    assert not left.measured & set(again), "nothing finished is repeated"
     if hit != "after the finish":
-        assert not paid & set(again), "nothing that the agent had produced in the run is asked for again"
-        assert sorted({*known, *paid, *again}) == CASES
+        assert not left.produced & set(again), "nothing that the agent had produced is asked for again"
+        assert sorted({*left.measured, *left.produced, *again}) == CASES
         assert len(asked(place.calls)) <= len(CASES) + CONCURRENCY
+    assert interruptions(log) == dict.fromkeys(left.pending, 1), "what was asked for again is on the record"
+    assert len(left.pending) <= CONCURRENCY
     return hit
+
+
+def interruptions(log: Path) -> dict[str, int]:
+    """Return how often each case of the newest run was asked for in vain; verify spells it in one way."""
+    trials = read_records(log)[-1]["body"]["trials"]
+    return {trial["case_id"]: trial["interrupted"] for trial in trials if "interrupted" in trial}
 
 
 def check_log(log: Path, hit: str) -> None:
@@ -185,12 +184,15 @@ def test_a_signal_leaves_a_run_that_the_same_command_resumes(
     assert interrupted(place, name, number) == code
     log = place.directory / name / "runs"
     assert kinds(log) == ["run.started"]
-    known = finished_trials(log)
+    left = journaled(log)
     before = len(asked(place.calls))
     assert comparable(call(command(name), place.directory)) == place.report
     assert kinds(log) == ["run.started", "run.resumed", "run.finished"]
-    assert read_records(log)[1]["body"]["finished_trials"] == len(known)
-    assert not set(known) & set(asked(place.calls)[before:])
+    resumed = read_records(log)[1]["body"]
+    assert resumed["finished_trials"] == len(left.measured)
+    assert resumed.get("interrupted_trials", 0) == len(left.pending)
+    assert not left.measured & set(asked(place.calls)[before:])
+    assert interruptions(log) == dict.fromkeys(left.pending, 1)
     verified(log)
 
 
@@ -243,7 +245,8 @@ def edit_journal(log: Path, edit: str) -> None:
         path.write_bytes(raw + b"0123456789abcdef {" + raw[20:60])
     else:
         lines = raw.splitlines(keepends=True)
-        lines[1] = lines[1].replace(b'"score":0.75', b'"score":0.95')
+        number = next(number for number, line in enumerate(lines) if b'"score":0.75' in line)
+        lines[number] = lines[number].replace(b'"score":0.75', b'"score":0.95')
         path.write_bytes(b"".join(lines))
 
 
@@ -251,7 +254,7 @@ def edit_journal(log: Path, edit: str) -> None:
 def test_a_torn_end_costs_nothing_and_a_damaged_middle_the_run(place: Workplace, edit: str) -> None:
     assert interrupted(place, edit, signal.SIGKILL, 6) == -signal.SIGKILL
     log = place.directory / edit / "runs"
-    known = finished_trials(log)
+    known = journaled(log).measured
     assert len(known) >= 2
     edit_journal(log, edit)
     before = len(asked(place.calls))
@@ -260,7 +263,7 @@ def test_a_torn_end_costs_nothing_and_a_damaged_middle_the_run(place: Workplace,
     again = asked(place.calls)[before:]
     if edit == "torn":
         assert read_records(log)[1]["body"]["finished_trials"] == len(known)
-        assert not set(known) & set(again)
+        assert not known & set(again)
     else:
         assert kinds(log) == ["run.started", "run.started", "run.finished"]
         assert sorted(again) == CASES

@@ -127,7 +127,7 @@ def test_one_flipped_bit_in_every_byte_of_a_run_is_found(tmp_path: Path) -> None
     record_run(root, log, candid)
     verified(log)
     files = evidence_files(log)
-    assert len(files) == 5
+    assert len(files) == 6
     missed = [f"{path.name}:{place}" for path in files for place in unfound_flips(path, log)]
     assert missed == []
 

@@ -42,7 +42,7 @@ def test_what_was_appended_is_there_when_the_call_returns(tmp_path: Path) -> Non
         assert len(lines) == number + 2
     journal.close()
     (found,) = dead_journals(tmp_path / "journal", START, {"run-1"})
-    assert found.finished == tuple(evidence(number) for number in range(3))
+    assert found.lines == tuple(evidence(number) for number in range(3))
     found.discard()
     assert list((tmp_path / "journal").iterdir()) == []
 
@@ -147,7 +147,7 @@ def read_again(directory: Path, lines: list[bytes]) -> list[str] | None:
     (directory / "run-1").write_bytes(b"".join(lines))
     (found,) = dead_journals(directory, START, {"run-1"})
     found.close()
-    return None if found.finished is None else [trial.case_id for trial in found.finished]
+    return None if found.lines is None else [line.case_id for line in found.lines]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

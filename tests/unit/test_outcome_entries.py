@@ -1,6 +1,9 @@
 """The outcome store by itself: entries, explanations, and pruning that touches nothing else."""
 
 import os
+import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -9,6 +12,9 @@ from blake3 import blake3
 
 from codegenie.eval.cache import Miss, OutcomeStore, Place
 from codegenie.eval.canonical import canonical_json
+from codegenie.eval.errors import HarnessFailure
+from tests.command_line import environment
+from tests.store_workshop import tagged
 
 PLACE = Place("some-class", "one")
 DAY = 86_400.0
@@ -57,14 +63,14 @@ def test_what_cannot_be_read_explains_nothing_and_is_not_waited_for(tmp_path: Pa
         b"[]",
         b"{}",
         b"nonsense",
-        canonical_json({"schema": "codegenie.eval.outcome/2", "place": [], "ingredients": {}, "value": 1}),
-        canonical_json({"schema": "codegenie.eval.outcome/1", "place": [], "ingredients": [], "value": 1}),
-        canonical_json({"schema": "codegenie.eval.outcome/1", "place": [], "ingredients": {}}),
+        canonical_json({"schema": "codegenie.eval.outcome/1", "place": [], "ingredients": {}, "value": 1}),
+        canonical_json({"schema": "codegenie.eval.outcome/2", "place": [], "ingredients": [], "value": 1}),
+        canonical_json({"schema": "codegenie.eval.outcome/2", "place": [], "ingredients": {}}),
     ],
 )
 def test_a_whole_file_that_is_no_entry_is_damage(tmp_path: Path, body: bytes) -> None:
     store = OutcomeStore(tmp_path)
-    entry(store).write_bytes(body + b"\n" + blake3(body).hexdigest().encode())
+    entry(store).write_bytes(tagged(tmp_path, body))
     assert store.get("outputs", PLACE, {"trial": 0, "input": "a"}) == Miss(damaged=True)
     assert store.changed("outputs", PLACE, {"trial": 0}) == ()
 
@@ -138,3 +144,71 @@ def test_pruning_touches_only_entries_and_follows_no_link(tmp_path: Path) -> Non
     assert store.prune(0) == (1, 0)
     assert [file.read_text() for file in kept] == ["mine"] * 4
     assert directory.is_dir()
+
+
+# --- the key of the owner --------------------------------------------------------------------------
+
+
+def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    store = OutcomeStore(tmp_path / "cache")
+    entry(store)
+    key = tmp_path / "cache" / "key"
+    assert (len(key.read_bytes()), stat.S_IMODE(key.stat().st_mode)) == (32, 0o600)
+    again = OutcomeStore(tmp_path / "cache")
+    assert again.get("outputs", PLACE, {"trial": 0, "input": "a"}) == b'{"n":0}'
+    entry(OutcomeStore(tmp_path / "other"))
+    assert (tmp_path / "other" / "key").read_bytes() != key.read_bytes()
+    assert sorted(path.name for path in key.parent.iterdir()) == ["key", "outputs"]
+
+
+def test_an_entry_of_another_store_or_of_an_earlier_version_is_a_miss(tmp_path: Path) -> None:
+    one, other = OutcomeStore(tmp_path / "one"), OutcomeStore(tmp_path / "other")
+    raw = entry(other).read_bytes()
+    path = entry(one)
+    path.write_bytes(raw)
+    assert one.get("outputs", PLACE, {"trial": 0, "input": "a"}) == Miss(damaged=True)
+    body = raw[:-65].replace(b"outcome/2", b"outcome/1")
+    older = body + b"\n" + blake3(body).hexdigest().encode()
+    path.unlink()
+    path.with_name("f" * 64 + ".json").write_bytes(older)
+    assert one.get("outputs", PLACE, {"trial": 0, "input": "a"}) == Miss(), "and is not spoken of"
+    assert one.changed("outputs", PLACE, {"trial": 5, "input": "a"}) == ()
+    assert one.prune(0.0) == (1, 0), "it is removed when it is old, and the key is not"
+    assert (tmp_path / "one" / "key").exists()
+
+
+@pytest.mark.parametrize("what", ["short", "long", "empty", "open", "link", "directory", "pipe"])
+def test_a_key_that_is_none_stops_with_what_to_do(tmp_path: Path, what: str) -> None:
+    entry(OutcomeStore(tmp_path))
+    key = tmp_path / "key"
+    raw = key.read_bytes()
+    if what == "open":
+        key.chmod(0o640)
+    elif what in {"link", "directory", "pipe"}:
+        key.replace(tmp_path / "elsewhere")
+        if what == "link":
+            key.symlink_to(tmp_path / "elsewhere")
+        elif what == "directory":
+            key.mkdir(mode=0o700)
+        else:
+            os.mkfifo(key, 0o600)
+    else:
+        key.write_bytes({"short": raw[:31], "long": raw + b"x", "empty": b""}[what])
+    with pytest.raises(HarnessFailure) as refused:
+        OutcomeStore(tmp_path).get("outputs", PLACE, {"trial": 0, "input": "a"})
+    assert "--cache" in str(refused.value)
+
+
+def test_processes_that_begin_a_store_together_have_one_key(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from codegenie.eval.cache import OutcomeStore, Place\n"
+        "OutcomeStore(Path(sys.argv[1])).put('outputs', Place('c', sys.argv[2]), {'trial': 0}, b'1')\n"
+    )
+    names = [f"case-{number}" for number in range(6)]
+    argv = [sys.executable, "-c", program, str(tmp_path / "cache")]
+    writers = [subprocess.Popen([*argv, name], env=environment()) for name in names]
+    assert [writer.wait(60) for writer in writers] == [0] * len(names)
+    store = OutcomeStore(tmp_path / "cache")
+    assert [store.get("outputs", Place("c", name), {"trial": 0}) for name in names] == [b"1"] * len(names)

@@ -16,7 +16,7 @@ from codegenie.eval.limits import LIMITS, MIB
 NOT_KEPT = "_not_kept"
 """Ends the name of an artefact of which the record has the hash, and the run had no room for the bytes."""
 
-_LARGEST = 64 * 1024 * 1024
+LARGEST_ARTIFACT = 64 * 1024 * 1024
 
 
 def why_not_kept(name: str) -> str:
@@ -80,7 +80,7 @@ class ArtifactStore:
         """Return the bytes with this hash, None where there are none; other bytes are an integrity error."""
         path = self._file(digest)
         try:
-            content = read_whole_file(path, _LARGEST)
+            content = read_whole_file(path, LARGEST_ARTIFACT)
         except UnsafeTree as unsafe:
             raise ChainTamperDetected(
                 f"artefact {digest} {unsafe.problem}", where=path, hint="restore it from a copy"
@@ -138,6 +138,10 @@ class RunArtifacts:
         for name, size in sizes.values():
             if not name.endswith(NOT_KEPT):
                 self._add(name, size)
+
+    def read(self, digest: str) -> bytes | None:
+        """Return bytes by their hash, None if they are gone; raise if they are not what they were."""
+        return self._store.read(digest)
 
     def keep(self, name: str, content: bytes) -> tuple[str, str]:
         """Keep bytes while there is room; return the name to record them under, and their hash."""

@@ -2,16 +2,19 @@
 
 A key is the hash of everything that decides the value, so a changed rubric never re-buys an agent's run and a
 changed agent never meets an old score (threats CH-02). Failures are kept like successes: retrying only what
-failed is how a lucky number is made (CH-04). Entries are checked when they are read; a damaged one is a miss.
+failed is how a lucky number is made (CH-04). Entries carry a tag that only the owner of the store can make
+(CH-01) and are checked when they are read: one that is damaged, or that somebody else wrote, is a miss.
 """
 
 import itertools
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from hmac import compare_digest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,15 +23,17 @@ from blake3 import blake3
 from codegenie.eval.canonical import canonical_json, digest_fields
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure
-from codegenie.eval.files import UnsafeTree, read_whole_file, replace_file
+from codegenie.eval.files import UnsafeTree, read_whole_file, replace_file, sync_path, write_private
 from codegenie.eval.folders import make_folder
 
 Kind = Literal["outputs", "scores"]
 
-_SCHEMA = "codegenie.eval.outcome/1"
+_SCHEMA = "codegenie.eval.outcome/2"
 _KINDS: tuple[Kind, ...] = ("outputs", "scores")
 _ENTRY_BYTES = 64 * 1024 * 1024
 _HASH = 64
+_KEY = "key"
+_KEY_BYTES = 32
 _ENTRY = re.compile(r"[0-9a-f]{64}\.json")
 _LEFTOVER = re.compile(r"\.[0-9a-f]{64}\.json\.[0-9a-f]{16}\.tmp")
 # A write takes milliseconds. What is younger than this may belong to a run that is under way.
@@ -49,7 +54,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """There was nothing to reuse; `damaged` if only because what lies there is no whole entry."""
+    """There was nothing to reuse; `damaged` if only because what lies there is no whole entry of ours."""
 
     damaged: bool = False
 
@@ -59,6 +64,7 @@ class OutcomeStore:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._made_with: bytes | None = None
 
     def path(self, kind: Kind, place: Place, ingredients: Mapping[str, Any]) -> Path:
         """Return where an entry lies."""
@@ -73,7 +79,7 @@ class OutcomeStore:
             return Miss(damaged=True)
         if raw is None:
             return Miss()
-        body, head = _whole(raw), _head(place, decided_by)
+        body, head = _whole(raw, self._key()), _head(place, decided_by)
         # Keys are sorted, so that all but the value stands before it and is known byte for byte.
         if body is None or not (body.startswith(head) and body.endswith(b"}")):
             return Miss(damaged=True)
@@ -84,18 +90,20 @@ class OutcomeStore:
         decided_by = canonical_json(ingredients)
         body = _head(place, decided_by) + value + b"}"
         path = Path(self._file(kind, place, decided_by))
+        tagged = body + b"\n" + _tag(body, self._key())
         try:
             make_folder(path.parent)
-            replace_file(path, body + b"\n" + blake3(body).hexdigest().encode(), durable=False)
+            replace_file(path, tagged, durable=False)
         except (IsADirectoryError, NotADirectoryError, FileExistsError):
             # Something else stands in its place: a damaged entry, and no reason to lose a measurement.
             return
         except OSError as error:
-            raise HarnessFailure(
-                f"cannot write the outcome store: {error.strerror}",
-                where=str(path.parent),
-                hint="make room or name another directory with --cache",
-            ) from None
+            raise _cannot_write(error, path.parent) from None
+
+    def _key(self) -> bytes:
+        if self._made_with is None:
+            self._made_with = _owners_key(self._directory)
+        return self._made_with
 
     def changed(self, kind: Kind, place: Place, ingredients: Mapping[str, Any]) -> tuple[str, ...]:
         """Name the ingredients in which the entry that shares most of them differs; none if there is none."""
@@ -128,13 +136,13 @@ class OutcomeStore:
         return f"{self._directory}/{kind}/{place.task_class}/{place.case_id}"
 
     def _file(self, kind: Kind, place: Place, decided_by: bytes) -> str:
-        return f"{self._folder(kind, place)}/{digest_fields(f'outcome.{kind}.v1', [decided_by])}.json"
+        return f"{self._folder(kind, place)}/{digest_fields(f'outcome.{kind}.v2', [decided_by])}.json"
 
     def _entries(self, kind: Kind, place: Place) -> Iterator[dict[str, Any]]:
         files = itertools.islice(_listed(self._folder(kind, place)), _COMPARED)
         for file in files:
             with suppress(UnsafeTree, OSError):
-                entry = _checked(read_whole_file(file.path, _ENTRY_BYTES) or b"")
+                entry = _checked(read_whole_file(file.path, _ENTRY_BYTES) or b"", self._key())
                 if entry is not None:
                     yield entry
 
@@ -164,17 +172,72 @@ def _head(place: Place, decided_by: bytes) -> bytes:
     return b'{"ingredients":%b,"place":%b,"schema":"%b","value":' % (decided_by, named, _SCHEMA.encode())
 
 
-def _whole(raw: bytes) -> bytes | None:
-    """Return the bytes of an entry if they have the hash that stands behind them."""
-    body, digest = raw[: -_HASH - 1], raw[-_HASH:]
-    if raw[-_HASH - 1 : -_HASH] != b"\n" or blake3(body).hexdigest().encode() != digest:
+def _tag(body: bytes, key: bytes) -> bytes:
+    """Return what only the owner of the store can write behind an entry."""
+    return blake3(body, key=key).hexdigest().encode()
+
+
+def _whole(raw: bytes, key: bytes) -> bytes | None:
+    """Return the bytes of an entry if they have the tag that stands behind them."""
+    body, tag = raw[: -_HASH - 1], raw[-_HASH:]
+    if raw[-_HASH - 1 : -_HASH] != b"\n" or not compare_digest(_tag(body, key), tag):
         return None
     return body
 
 
-def _checked(raw: bytes) -> dict[str, Any] | None:
+def _cannot_write(error: OSError, where: Path) -> HarnessFailure:
+    return HarnessFailure(
+        f"cannot write the outcome store: {error.strerror}",
+        where=str(where),
+        hint="make room or name another directory with --cache",
+    )
+
+
+def _owners_key(directory: Path) -> bytes:
+    """Return the key of the store's owner. It is made once, by chance, and leaves the directory in no way."""
+    path = directory / _KEY
     try:
-        entry = decode_json(_whole(raw) or b"", _ENTRY_BYTES)
+        if not os.path.lexists(path):
+            directory.mkdir(parents=True, exist_ok=True)
+            _make_key(path)
+        return _read_key(path)
+    except OSError as error:
+        raise _cannot_write(error, directory) from None
+
+
+def _make_key(path: Path) -> None:
+    """Put a new key in its place, whole and on the disk, unless another process was faster."""
+    temporary = path.with_name(f".{_KEY}.{os.urandom(8).hex()}.tmp")
+    try:
+        write_private(str(temporary), [os.urandom(_KEY_BYTES)])
+        sync_path(temporary)
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_path(path.parent)
+
+
+def _read_key(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+        key = os.read(descriptor, _KEY_BYTES + 1) if ours else b""
+    finally:
+        os.close(descriptor)
+    if len(key) != _KEY_BYTES:
+        raise HarnessFailure(
+            f"the key of the outcome store is no file of {_KEY_BYTES} bytes that only we may read",
+            where=str(path),
+            hint="remove it, and what is stored is measured again; or name another directory with --cache",
+        )
+    return key
+
+
+def _checked(raw: bytes, key: bytes) -> dict[str, Any] | None:
+    try:
+        entry = decode_json(_whole(raw, key) or b"", _ENTRY_BYTES)
     except DecodingRefused:
         return None
     if not isinstance(entry, dict) or entry.keys() != {"schema", "place", "ingredients", "value"}:

@@ -46,6 +46,11 @@ _CASES, _PER_CASE, _TRIALS = "\ud800cases", "\ud800per_case", "\ud800trials"
 RunId = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
 
 
+def _is_nothing(value: object) -> bool:
+    """Say whether a field is left out that earlier versions did not have: their records must still hold."""
+    return not value
+
+
 class Answer(Record):
     """The validated answer on one trial, before the block rule is applied to it."""
 
@@ -72,6 +77,9 @@ class TrialEvidence(Record):
     # What of it comes from the store. Only a trial whose output was made in the run measures the agent.
     reused: Literal["none", "output", "score", "both"] = "none"
     artifacts: Annotated[dict[str, Digest], AfterValidator(FrozenMap)] = Field(default_factory=FrozenMap)
+    # How often the agent was asked for it before, in this run, without an outcome: the run ended meanwhile.
+    # Left out when it is 0: the spelling of a trial that was asked once is that of earlier versions.
+    interrupted: Annotated[int, Field(ge=0, exclude_if=_is_nothing)] = 0
 
 
 def _names(text: str) -> frozenset[str]:
@@ -202,6 +210,8 @@ class RunResumed(Record):
     """A run that died was taken up again, with this much of it already measured."""
 
     finished_trials: Annotated[int, Field(ge=0)]
+    # Trials for which the agent had been asked and nothing had come of it yet.
+    interrupted_trials: Annotated[int, Field(ge=0, exclude_if=_is_nothing)] = 0
 
 
 class RunFinished(Record):
@@ -209,6 +219,8 @@ class RunFinished(Record):
 
     report: BenchRunReport
     trials: tuple[TrialEvidence, ...]
+    # The hash of the journal, which lies among the artefacts from now on.
+    journal: Annotated[Digest | None, Field(exclude_if=_is_nothing)] = None
 
 
 class ExamFinished(Record):

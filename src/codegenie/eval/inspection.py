@@ -179,7 +179,10 @@ class _Times:
 
 def artifact_digests(finished: RunFinished) -> Iterator[str]:
     """Yield the hash of everything that the trials of a run left behind."""
-    return (digest for trial in finished.trials for digest in trial.artifacts.values())
+    if finished.journal is not None:
+        yield finished.journal
+    for trial in finished.trials:
+        yield from trial.artifacts.values()
 
 
 def verify_log(directory: Path, clock: Clock, *, artifacts: bool = True, bounds: bool = False) -> VerifiedLog:

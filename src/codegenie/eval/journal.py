@@ -1,10 +1,14 @@
-"""The journal of a run that has not finished: its lock, and every trial that was measured.
+"""The journal of a run that has not finished: its lock, and every trial that was asked for or measured.
 
-A line is durable before the slot that measured it takes the next trial. Lines that are ready together share
-one fdatasync (0.14 ms against 0.3 ms each), and while a slot is at work the disk is waited for beside it
-(0.75 ms a case, a sixth of a run by zygotes). The check of a line covers the check before it: a line that was
-taken out or changed shows, and what was measured cannot be measured again unseen. Only an end that a crash
-tore is dropped. A journal as a whole belongs to one run and to what decided that run at its start.
+Three kinds of lines: an agent is asked, it has produced something, a trial is measured. The first is durable
+before the agent hears of the trial, so that no way to end a run lets anybody roll a trial again unseen. A
+line that only helps is not waited for: should it be lost, the trial counts as asked without an outcome.
+
+What one slot has measured and what it asks next share one fdatasync (0.14 ms against 0.3 ms each), and while
+another slot is at work the disk is waited for beside it (0.75 ms a case, a sixth of a run by zygotes). The
+check of a line covers the check before it: a line that was taken out or changed shows, and what was measured
+cannot be measured again unseen. Only an end that a crash tore is dropped. A journal as a whole belongs to one
+run and to what decided that run at its start.
 """
 
 import asyncio
@@ -16,9 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Literal
 
 from blake3 import blake3
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
@@ -26,12 +31,36 @@ from codegenie.eval.errors import DecodingRefused, HarnessFailure
 from codegenie.eval.evidence import TrialEvidence
 from codegenie.eval.files import UnsafeTree, read_descriptor, sync_path
 from codegenie.eval.folders import make_folder
+from codegenie.eval.models import Cost, Digest, Identifier, Record
 
-_SCHEMA = "codegenie.eval.journal/1"
+_SCHEMA = "codegenie.eval.journal/2"
 _CHECK = 16
 _JOURNAL_BYTES = 1 << 31
 _HELD: set[int] = set()
-_Waiting = tuple[bytes, "asyncio.Future[None]"]
+_Waiting = tuple[bytes, "asyncio.Future[None] | None"]
+
+
+class Asked(Record):
+    """The system under test is asked for a trial, now."""
+
+    kind: Literal["asked"] = "asked"
+    case_id: Identifier
+    trial: Annotated[int, Field(ge=0)]
+
+
+class Produced(Record):
+    """It has produced an output, which is about to be judged. A failure is measured at once, without this."""
+
+    kind: Literal["produced"] = "produced"
+    case_id: Identifier
+    trial: Annotated[int, Field(ge=0)]
+    output: Digest
+    cost_usd: Cost | None
+    log: Digest | None
+
+
+JournalLine = Asked | Produced | TrialEvidence
+_LINE: TypeAdapter[JournalLine] = TypeAdapter(JournalLine)
 
 
 def _let_go_in_child() -> None:
@@ -58,13 +87,14 @@ class Journal:
         self._descriptor = descriptor
         self._waiting: list[_Waiting] = []
         self._check = b""
+        self._hasher = blake3()
         self._failure: HarnessFailure | None = None
         # How many may measure at once. Where all of them wait for the disk, nobody gains by a thread.
         self.slots = 1
         self._beside: ThreadPoolExecutor | None = None
         self._syncing = False
-        # What a dead run had measured; None if a line is missing or was changed.
-        self.finished: tuple[TrialEvidence, ...] | None = ()
+        # What a dead run left behind; None if a line is missing or was changed.
+        self.lines: tuple[JournalLine, ...] | None = ()
         _HELD.add(descriptor)
 
     @property
@@ -72,23 +102,41 @@ class Journal:
         """Return the run that this is the journal of."""
         return self._path.name
 
-    async def append(self, trial: bytes) -> None:
-        """Write the evidence of one trial, as it is spelled; returns when it is on the disk."""
-        loop = asyncio.get_running_loop()
-        written: asyncio.Future[None] = loop.create_future()
-        if not self._waiting and not self._syncing:
-            loop.call_soon(self._flush)
-        self._waiting.append((trial, written))
+    async def append(self, line: bytes) -> None:
+        """Write a line, as it is spelled; returns when it, and all before it, is on the disk."""
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._add(line, written)
         await written
+
+    def put(self, line: bytes) -> None:
+        """Write a line without waiting for the disk; a failure is said to who appends the next one."""
+        self._add(line, None)
+
+    def note(self, line: bytes) -> None:
+        """Write a line at once; the next sync covers it."""
+        if self._syncing or self._waiting:
+            self._waiting.append((line, None))
+        elif self._failure is None:
+            try:
+                self._write([line])
+            except OSError as error:
+                self._failure = _cannot_write(error, self._path.parent)
+
+    def _add(self, line: bytes, written: "asyncio.Future[None] | None") -> None:
+        if not self._waiting and not self._syncing:
+            loop = asyncio.get_running_loop()
+            # One turn later: a slot that has put what it measured then says whom it asks next.
+            loop.call_soon(loop.call_soon, self._flush)
+        self._waiting.append((line, written))
 
     def _flush(self) -> None:
         """Write all that waits with one call and one sync."""
         waiting, self._waiting = self._waiting, []
         # Nothing is written behind what a full disk has torn: as the end of the journal it can be dropped.
-        if self._failure is None:
+        if self._failure is None and waiting:
             try:
                 self._write([body for body, _ in waiting])
-                if len(waiting) < self.slots:
+                if sum(written is not None for _, written in waiting) < self.slots:
                     self._sync_beside(waiting)
                     return
                 os.fdatasync(self._descriptor)
@@ -114,7 +162,7 @@ class Journal:
 
     def _settle(self, waiting: list[_Waiting]) -> None:
         for _, written in waiting:
-            if written.done():
+            if written is None or written.done():
                 continue
             if self._failure is None:
                 written.set_result(None)
@@ -127,6 +175,7 @@ class Journal:
             self._check = _check(self._check, body)
             lines.append(self._check + b" " + body + b"\n")
         _write_all(self._descriptor, b"".join(lines))
+        self._hasher.update(b"".join(lines))
 
     def begin(self, start: str) -> None:
         """Lock a new journal and tie it to its start."""
@@ -144,10 +193,11 @@ class Journal:
         # A crash leaves a torn end, of as many lines as were written together; never a whole line behind it.
         while lines and lines[-1].value is None:
             lines.pop()
-        self.finished = _evidence(lines)
-        if self.finished is not None:
+        self.lines = _values(lines)
+        if self.lines is not None:
             last = (header, *lines)[-1]
             self._check = last.check
+            self._hasher.update(raw[: last.end])
             os.ftruncate(self._descriptor, last.end)
             # Its lines will be counted in the log, so they may not get lost any more.
             os.fdatasync(self._descriptor)
@@ -158,8 +208,28 @@ class Journal:
         if self._beside is not None:
             # Never while a thread works on the descriptor, whose number may soon be another file's.
             self._beside.shutdown()
+        self.seal()
         _HELD.discard(self._descriptor)
         os.close(self._descriptor)
+
+    def seal(self) -> str | None:
+        """Write what still waits, and return the hash of the journal; None if the disk did not take it."""
+        waiting, self._waiting = self._waiting, []
+        try:
+            if waiting and self._failure is None:
+                self._write([body for body, _ in waiting])
+                os.fdatasync(self._descriptor)
+        except OSError as error:
+            self._failure = _cannot_write(error, self._path.parent)
+        self._settle(waiting)
+        return None if self._failure else self._hasher.hexdigest()
+
+    def content(self, limit: int) -> bytes | None:
+        """Return the whole journal, to be kept elsewhere; None if it is too large or cannot be read."""
+        with contextlib.suppress(OSError, UnsafeTree):
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            return read_descriptor(self._descriptor, self.run_id, limit)
+        return None
 
     def discard(self) -> None:
         """Remove the journal of a run that has finished; one that cannot be removed is never resumed."""
@@ -253,9 +323,9 @@ def _lines(raw: bytes) -> Iterator[_Line]:
         yield _Line(check, value, end)
 
 
-def _evidence(lines: list[_Line]) -> tuple[TrialEvidence, ...] | None:
+def _values(lines: list[_Line]) -> tuple[JournalLine, ...] | None:
     try:
-        return tuple(TrialEvidence.model_validate_json(canonical_json(line.value)) for line in lines)
+        return tuple(_LINE.validate_json(canonical_json(line.value)) for line in lines)
     except ValidationError:
         return None
 

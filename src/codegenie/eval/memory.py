@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeVar
 
@@ -11,15 +12,17 @@ from pydantic import AfterValidator, ValidationError
 from codegenie.eval.artifacts import RunArtifacts
 from codegenie.eval.cache import Kind, Miss, OutcomeStore, Place
 from codegenie.eval.decoding import decode_json
-from codegenie.eval.errors import DecodingRefused
+from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
 from codegenie.eval.evidence import Answer, RunStarted, spelled
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, Cost, Record
-from codegenie.eval.ports import Remembered, SutAnswer, SutFault
+from codegenie.eval.ports import Promised, Reads, Remembered, SutAnswer, SutFault
 from codegenie.eval.settling import answer_problem
 from codegenie.eval.trial import sut_seconds
+from codegenie.eval.validation import failed
 
 Explain = Callable[[str], None]
+_WAVERS = "nondeterministic: the rubric has judged this very output otherwise before"
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -30,13 +33,16 @@ class StoredFault(Record):
     detail: str
 
 
+def _is_json_object(raw: bytes) -> bool:
+    with suppress(DecodingRefused):
+        return isinstance(decode_json(raw, LIMITS.sut_output_bytes), dict)
+    return False
+
+
 def _json_object(text: str) -> str:
-    try:
-        if isinstance(decode_json(text.encode(), LIMITS.sut_output_bytes), dict):
-            return text
-    except DecodingRefused as refusal:
-        raise ValueError(refusal.message) from None
-    raise ValueError("not a JSON object")
+    if not _is_json_object(text.encode()):
+        raise ValueError("not a JSON object")
+    return text
 
 
 class StoredOutput(Record):
@@ -49,16 +55,13 @@ class StoredOutput(Record):
     unreturned: tuple[str, ...] = ()
 
 
-# An agent that may have changed since is not asked again for what it produced in the same run.
-ReusedOutputs = Literal["none", "of this run", "any"]
-
-
 @dataclass(frozen=True, slots=True)
 class ReusePolicy:
-    """What may be taken from the store. A new measurement takes nothing and keeps everything."""
+    """What may be taken from the store, and why not. A new measurement takes nothing and keeps everything."""
 
-    outputs: ReusedOutputs = "none"
+    outputs: bool = False
     answers: bool = False
+    because: str | None = None
 
 
 @dataclass(slots=True)
@@ -70,26 +73,46 @@ class StoredMemory:
     timeout_seconds: float | None
     artifacts: RunArtifacts
     store: OutcomeStore | None
+    reads: Reads = "input"
     policy: ReusePolicy = field(default_factory=ReusePolicy)
     explain: Explain | None = None
     warnings: list[str] = field(default_factory=list)
 
     def output(self, case: BenchCase, trial: int) -> Remembered | None:
         """Return what this very system produced on this very input under these limits."""
-        if self.store is None or self.policy.outputs == "none":
+        if not self.policy.outputs:
+            if self.explain is not None and self.policy.because is not None:
+                self.explain(f"{case.case_id}: output is measured again, since {self.policy.because}")
             return None
-        key = self._output_key(case, trial)
-        raw = self.store.get("outputs", _place(case), key)
-        stored = raw if isinstance(raw, Miss) else _decoded(StoredOutput, raw)
+        stored = self._stored_output(case, trial)
         if isinstance(stored, Miss):
-            self._explain("outputs", case, key, stored)
+            self._explain("outputs", case, self._output_key(case, trial), stored)
             return None
-        in_this_run = stored.run_id == self.run_id
-        if not in_this_run and self.policy.outputs != "any":
-            if self.explain is not None:
-                self.explain(f"{case.case_id}: output is measured again, since the agent has no version")
+        return Remembered(_produced(stored), in_this_run=False)
+
+    def own_output(self, case: BenchCase, trial: int, promised: Promised) -> Remembered | None:
+        """Return what the journal of this run promises, from wherever these very bytes lie."""
+        output = self._kept(promised.output)
+        if output is None:
+            stored = self._stored_output(case, trial)
+            if isinstance(stored, StoredOutput) and isinstance(stored.produced, str):
+                output = stored.produced.encode()
+        if output is None or blake3(output).hexdigest() != promised.output or not _is_json_object(output):
+            self.warnings.append(f"{case.case_id}: what the agent produced is gone, and it is asked again")
             return None
-        return Remembered(_produced(stored), in_this_run)
+        log = b"" if promised.log is None else self._kept(promised.log) or b""
+        return Remembered(SutAnswer(output, promised.cost_usd, log), in_this_run=True)
+
+    def _kept(self, digest: str) -> bytes | None:
+        with suppress(ChainTamperDetected):
+            return self.artifacts.read(digest)
+        return None
+
+    def _stored_output(self, case: BenchCase, trial: int) -> StoredOutput | Miss:
+        if self.store is None:
+            return Miss()
+        raw = self.store.get("outputs", _place(case), self._output_key(case, trial))
+        return raw if isinstance(raw, Miss) else _decoded(StoredOutput, raw)
 
     def keep_output(self, case: BenchCase, trial: int, produced: SutAnswer | SutFault) -> None:
         """Keep an output or a failure."""
@@ -106,20 +129,37 @@ class StoredMemory:
 
     def answer(self, case: BenchCase, output: bytes) -> Answer | None:
         """Return what this very rubric said of this very output."""
-        if self.store is None or not self.policy.answers:
+        if not self.policy.answers:
             return None
-        key = self._answer_key(case, output)
-        raw = self.store.get("scores", _place(case), key)
-        answer = raw if isinstance(raw, Miss) else self._read_answer(raw)
+        answer = self._stored_answer(case, output)
         if isinstance(answer, Miss):
-            self._explain("scores", case, key, answer)
+            self._explain("scores", case, self._answer_key(case, output), answer)
             return None
         return answer
 
-    def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> None:
-        """Keep an answer, whatever it says."""
-        if self.store is not None:
+    def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> Answer:
+        """Keep an answer, whatever it says, unless there is one already: then both must say the same.
+
+        Who could replace a stored answer would run a rubric that wavers until it says what is wanted.
+        """
+        if self.store is None:
+            return answer
+        before = self._stored_answer(case, output)
+        if isinstance(before, Miss):
             self.store.put("scores", _place(case), self._answer_key(case, output), spelled(answer))
+            return answer
+        if _meaning(before) == _meaning(answer):
+            return answer
+        self.warnings.append(
+            f"{case.case_id}: the rubric is not deterministic: it judged this very output otherwise before"
+        )
+        return failed("rubric.malformed_output", _WAVERS)
+
+    def _stored_answer(self, case: BenchCase, output: bytes) -> Answer | Miss:
+        if self.store is None:
+            return Miss()
+        raw = self.store.get("scores", _place(case), self._answer_key(case, output))
+        return raw if isinstance(raw, Miss) else self._read_answer(raw)
 
     def artifact(self, name: str, content: bytes) -> tuple[str, str]:
         """Keep bytes beside the log."""
@@ -127,11 +167,18 @@ class StoredMemory:
 
     def _output_key(self, case: BenchCase, trial: int) -> dict[str, object]:
         return {
-            "input": case.input_digest,
+            **_read_by_agent(self.reads, case),
+            **self._agent_program(),
             "sut_identity": self.start.sut_identity_digest,
             "sut_seconds": sut_seconds(case, self.timeout_seconds),
             "trial": trial,
         }
+
+    def _agent_program(self) -> dict[str, object]:
+        """Return what the identity does not say: the harness's own agents are as new as the harness."""
+        if self.start.sut_boundary != "harness":
+            return {}
+        return {"harness": [self.start.harness_version, platform.python_version()]}
 
     def _answer_key(self, case: BenchCase, output: bytes) -> dict[str, object]:
         return {
@@ -157,7 +204,10 @@ class StoredMemory:
     def _explain(self, kind: Kind, case: BenchCase, key: dict[str, object], miss: Miss) -> None:
         what = kind.removesuffix("s")
         if miss.damaged:
-            self.warnings.append(f"{case.case_id}: the stored {what} is damaged and is measured again")
+            self.warnings.append(
+                f"{case.case_id}: the stored {what} is damaged or was not written by this store, and is"
+                " measured again"
+            )
         if self.explain is None or self.store is None:
             return
         if miss.damaged:
@@ -166,6 +216,17 @@ class StoredMemory:
         changed = ", ".join(self.store.changed(kind, _place(case), key))
         why = f"{what} is measured again, since {changed} changed" if changed else f"no {what} is stored yet"
         self.explain(f"{case.case_id}: {why}")
+
+
+def _read_by_agent(reads: Reads, case: BenchCase) -> dict[str, object]:
+    """Return the digest of all of a case that a system under test can read."""
+    return {"input": case.input_digest} if reads == "input" else {"case": case.digest}
+
+
+def _meaning(answer: Answer) -> Answer:
+    """Return what of an answer decides anything: a detail may name a directory or a time."""
+    modes = tuple(mode.model_copy(update={"detail": None}) for mode in answer.failure_modes)
+    return answer.model_copy(update={"failure_modes": modes})
 
 
 def _place(case: BenchCase) -> Place:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -71,6 +71,10 @@ class SutFault:
     unreturned: tuple[str, ...] = ()
 
 
+Reads: TypeAlias = Literal["input", "case"]
+"""What of a case decides an output: `input/`, or every file of the case."""
+
+
 class SutRunner(ABC):
     """Asks one kind of system under test for its output, within a deadline that it cannot move.
 
@@ -81,6 +85,8 @@ class SutRunner(ABC):
     identity: SutIdentity
     boundary: SutBoundary
     wants_input: bool
+    # A stored output is found by the digest of this. Who says `input` can come by nothing else of a case.
+    reads: Reads = "input"
 
     @abstractmethod
     async def prepare(self) -> None:
@@ -169,11 +175,44 @@ class Remembered:
     in_this_run: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """What the journal says of an output that was made in this run: its hash, that of its log, its cost."""
+
+    output: str
+    cost_usd: float | None
+    log: str | None
+
+
+class TrialRecord(Protocol):
+    """The record of the open run, as far as a trial writes it while it is under way."""
+
+    def times_asked(self, case_id: str, trial: int) -> int:
+        """Count how often the system under test was asked for this trial in this run."""
+        ...
+
+    def promised(self, case_id: str, trial: int) -> Promised | None:
+        """Return what it produced when it was last asked, in a process that died before this was judged."""
+        ...
+
+    async def asking(self, case_id: str, trial: int) -> None:
+        """Write down that it is asked now; returns when that is on the disk."""
+        ...
+
+    def produced(self, case_id: str, trial: int, output: Promised) -> None:
+        """Write down what it produced, before that is judged."""
+        ...
+
+
 class TrialMemory(Protocol):
     """What is known already of outputs and answers, and where new ones are kept."""
 
     def output(self, case: BenchCase, trial: int) -> Remembered | None:
         """Return what the system under test produced before, if that may be used again."""
+        ...
+
+    def own_output(self, case: BenchCase, trial: int, promised: Promised) -> Remembered | None:
+        """Return what it produced in this run, by its hash and by nothing else."""
         ...
 
     def keep_output(self, case: BenchCase, trial: int, produced: SutAnswer | SutFault) -> None:
@@ -184,8 +223,8 @@ class TrialMemory(Protocol):
         """Return what the rubric said of this very output before."""
         ...
 
-    def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> None:
-        """Keep what the rubric said."""
+    def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> Answer:
+        """Keep what the rubric said, and return it; or the fault, if it once said something else."""
         ...
 
     def artifact(self, name: str, content: bytes) -> tuple[str, str]:

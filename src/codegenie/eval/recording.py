@@ -7,12 +7,18 @@ import datetime as dt
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from codegenie import __version__
 from codegenie.eval.aggregation import TrialKey
-from codegenie.eval.artifacts import NOT_KEPT, ArtifactStore, RunArtifacts, why_not_kept
+from codegenie.eval.artifacts import (
+    LARGEST_ARTIFACT,
+    NOT_KEPT,
+    ArtifactStore,
+    RunArtifacts,
+    why_not_kept,
+)
 from codegenie.eval.audit import AuditLog
 from codegenie.eval.cache import OutcomeStore
 from codegenie.eval.errors import EvalError
@@ -28,11 +34,11 @@ from codegenie.eval.evidence import (
     start_digest,
     was_unreturned,
 )
-from codegenie.eval.journal import Journal, dead_journals, start_journal
-from codegenie.eval.memory import Explain, ReusedOutputs, ReusePolicy, StoredMemory
+from codegenie.eval.journal import Asked, Journal, JournalLine, Produced, dead_journals, start_journal
+from codegenie.eval.memory import Explain, ReusePolicy, StoredMemory
 from codegenie.eval.models import BenchRunReport, FrozenMap, RunHeader, RunPlan
 from codegenie.eval.planning import plan_digest
-from codegenie.eval.ports import Clock, RubricRunner, SutRunner
+from codegenie.eval.ports import Clock, Promised, RubricRunner, SutRunner
 from codegenie.eval.settling import answer_problem
 from codegenie.eval.trial import Stop
 
@@ -100,20 +106,72 @@ class RunParts:
         )
 
     def memory(self, start: RunStarted, run_id: str, explain: Explain | None) -> StoredMemory:
-        """Return the memory of the run's trials; a fresh run, or one without a store, reuses nothing."""
-        options, identity = self.plan.options, self.sut.identity
-        reuse = options.cache_dir is not None and not options.fresh
-        # Without a version, the output of a foreign process is not known to come from the same agent.
-        known_agent = self.sut.boundary != "process" or identity.version is not None
-        outputs: ReusedOutputs = "any" if known_agent else "of this run"
+        """Return the memory of the run's trials."""
+        options = self.plan.options
         return StoredMemory(
             start=start,
             run_id=run_id,
             timeout_seconds=options.timeout_seconds,
             artifacts=RunArtifacts(ArtifactStore(self.plan.out_dir / "artifacts")),
             store=None if options.cache_dir is None else OutcomeStore(options.cache_dir),
-            policy=ReusePolicy(outputs=outputs if reuse else "none", answers=reuse),
+            reads=self.sut.reads,
+            policy=self._reuse(start),
             explain=explain,
+        )
+
+    def _reuse(self, start: RunStarted) -> ReusePolicy:
+        """Say what may come from other runs; a fresh run, or one without a store, takes nothing."""
+        options = self.plan.options
+        if options.cache_dir is None or options.fresh:
+            return ReusePolicy()
+        # Luck could be collected in the store case by case: what is to be evidence is measured in one piece.
+        if start.policy_digest is not None and start.selection.kind == "all":
+            return ReusePolicy(because="a whole run under a policy makes its own outputs and scores")
+        # A name does not say that it is the same agent as before; only the harness's own are known by it.
+        if start.sut_boundary != "harness" and start.sut.version is None:
+            return ReusePolicy(answers=True, because="the agent has no version")
+        return ReusePolicy(outputs=True, answers=True)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What the lines of a dead run's journal come to."""
+
+    started: RunStarted
+    known: dict[TrialKey, TrialEvidence] = field(default_factory=dict)
+    asked: Counter[TrialKey] = field(default_factory=Counter)
+    promised: dict[TrialKey, Promised] = field(default_factory=dict)
+
+    def take(self, line: JournalLine) -> bool:
+        """Take the next line; False if we have not written it."""
+        key = line.case_id, line.trial
+        if isinstance(line, TrialEvidence):
+            # Of two lines on one trial the first was measured.
+            if key in self.known:
+                return True
+            self.known[key] = line
+            return self._may_stand(line)
+        if key in self.known:
+            return False
+        if isinstance(line, Asked):
+            self.asked[key] += 1
+            self.promised.pop(key, None)
+            return True
+        first = key not in self.promised
+        self.promised[key] = Promised(line.output, line.cost_usd, line.log)
+        return first and self.asked[key] > 0
+
+    def _may_stand(self, evidence: TrialEvidence) -> bool:
+        """Say whether evidence may stand in the finish: `verify` will ask some of the same."""
+        key = evidence.case_id, evidence.trial
+        own = not reused_outputs([evidence])
+        promised = self.promised.get(key)
+        judged = evidence.artifacts.get("output")
+        return (
+            not _was_cancelled(evidence)
+            and answer_problem(evidence.answer, self.started.severities, self.started.breakdown_keys) is None
+            and evidence.interrupted == self.asked[key] - own
+            and (not own or judged is None or (promised is not None and promised.output == judged))
         )
 
 
@@ -132,18 +190,16 @@ class RunRecord:
         self._not_kept: Counter[str] = Counter()
         self._unreturned: list[str] = []
         self.reused = 0
-        self.known: dict[TrialKey, TrialEvidence] = {}
-        # Whether every line of the journal is evidence of this run; one that is not, we have not written.
-        self.holds = journal.finished is not None
+        self._interrupted = 0
+        taken = self._taken = _Taken(started)
         planned = {(case.case_id, trial) for case in started.cases for trial in range(started.trials)}
-        for evidence in journal.finished or ():
-            key = evidence.case_id, evidence.trial
-            if key not in planned or not _may_stand(evidence, started):
-                self.holds = False
-            # Of two lines on one trial the first was measured.
-            elif key not in self.known:
-                self.known[key] = self._without_damaged(evidence)
-                self._note(self.known[key], spelled(self.known[key]))
+        # Whether every line of the journal is one of this run; one that is not, we have not written.
+        self.holds = journal.lines is not None and all(
+            (line.case_id, line.trial) in planned and taken.take(line) for line in journal.lines
+        )
+        self.known = {key: self._without_damaged(evidence) for key, evidence in taken.known.items()}
+        for evidence in self.known.values():
+            self._note(evidence, spelled(evidence))
 
     def _without_damaged(self, evidence: TrialEvidence) -> TrialEvidence:
         """Leave out artefacts that are not what they were; the answer was measured all the same."""
@@ -159,11 +215,14 @@ class RunRecord:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what was mended in the log on the way, what was not kept, and what agents did not return."""
+        """Return what was mended on the way, asked for again, not kept, and not returned by agents."""
         notes = list(self.log.notes)
         notes += [
             f"{name} of {count} trials {why_not_kept(name)}" for name, count in sorted(self._not_kept.items())
         ]
+        if self._interrupted:
+            again = "trials that were asked for again after the run had been ended"
+            notes.append(f"{again}: {self._interrupted}")
         if self._unreturned:
             notes.append(f"{named(self._unreturned)}: {UNRETURNED_WORDS}")
         return tuple(notes)
@@ -177,14 +236,41 @@ class RunRecord:
         """Return the id that start, journal and finish share."""
         return self._journal.run_id
 
-    async def keep(self, evidence: TrialEvidence) -> None:
-        """Keep one trial for the finish, durably if it was measured; a cancelled one is not kept."""
+    @property
+    def interrupted_trials(self) -> int:
+        """Count the trials for which an agent was asked and nothing has come of it."""
+        taken = self._taken
+        return len(taken.asked.keys() - taken.known.keys() - taken.promised.keys())
+
+    def times_asked(self, case_id: str, trial: int) -> int:
+        """Count how often the system under test was asked for this trial in this run."""
+        return self._taken.asked[case_id, trial]
+
+    def promised(self, case_id: str, trial: int) -> Promised | None:
+        """Return what a process that died had got from the system under test, and had not judged yet."""
+        return self._taken.promised.get((case_id, trial))
+
+    async def asking(self, case_id: str, trial: int) -> None:
+        """Write down that the system under test is asked now; returns when that is on the disk."""
+        self._taken.asked[case_id, trial] += 1
+        await self._journal.append(spelled(Asked(case_id=case_id, trial=trial)))
+
+    def produced(self, case_id: str, trial: int, output: Promised) -> None:
+        """Write down what it produced, before that is judged."""
+        line = Produced(
+            case_id=case_id, trial=trial, output=output.output, cost_usd=output.cost_usd, log=output.log
+        )
+        self._journal.note(spelled(line))
+
+    def keep(self, evidence: TrialEvidence) -> None:
+        """Keep one trial for the finish, and in the journal if it was measured; not a cancelled one."""
         if _was_cancelled(evidence):
             return
         trial = spelled(evidence)
-        # What came out of the store as a whole is still there, and is read again should this run die.
+        # What came out of the store as a whole is still there, and is read again should this run die. The
+        # rest is on the disk before this slot asks for anything else.
         if evidence.reused != "both":
-            await self._journal.append(trial)
+            self._journal.put(trial)
         self._note(evidence, trial)
 
     def _note(self, evidence: TrialEvidence, trial: bytes) -> None:
@@ -196,13 +282,20 @@ class RunRecord:
         if was_unreturned(evidence):
             self._unreturned.append(evidence.case_id)
         self.reused += reused_outputs([evidence])
+        self._interrupted += evidence.interrupted > 0
 
     def finish(self, report: BenchRunReport, planned: Iterable[TrialKey]) -> str:
-        """Write the finish, with the trials as they were planned, and drop the journal; returns its hash."""
+        """Write the finish, with the trials as they were planned, and return its hash; keep the journal."""
+        journal = self._journal.seal()
+        lines = self._journal.content(LARGEST_ARTIFACT)
+        if lines is not None and journal is not None:
+            if self._artifacts.keep(lines) != journal:
+                self.log.notes.append("somebody has changed the journal while the run was under way")
+            self._left_behind.add(journal)
         self._artifacts.make_durable(self._left_behind)
         # Handed over as they are spelled, and so not a second time as records.
         trials = (self._spelled[key] for key in planned)
-        head = self.log.append(RunFinished(report=report, trials=()), self.run_id, trials)
+        head = self.log.append(RunFinished(report=report, trials=(), journal=journal), self.run_id, trials)
         self._journal.discard()
         return head
 
@@ -222,14 +315,6 @@ def _was_cancelled(evidence: TrialEvidence) -> bool:
     return any(mode.code == "sut.cancelled" for mode in evidence.answer.failure_modes)
 
 
-def _may_stand(evidence: TrialEvidence, started: RunStarted) -> bool:
-    """Say whether evidence from a journal may stand in the finish: `verify` will ask the same."""
-    return (
-        not _was_cancelled(evidence)
-        and answer_problem(evidence.answer, started.severities, started.breakdown_keys) is None
-    )
-
-
 def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: bool) -> RunRecord:
     """Check the log, then take up a dead run with this very start or begin a new one."""
     log = AuditLog(directory, clock)
@@ -237,7 +322,9 @@ def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: boo
     now = log.now()
     record = _dead_run(log, started, open_runs) if resume else None
     if record is not None:
-        body: RunResumed | RunStarted = RunResumed(finished_trials=len(record.known))
+        body: RunResumed | RunStarted = RunResumed(
+            finished_trials=len(record.known), interrupted_trials=record.interrupted_trials
+        )
     else:
         run_id = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
         journal = start_journal(directory / "journal", run_id, start_digest(started))

@@ -155,6 +155,7 @@ class Runner:
             sut=run.sut,
             rubrics=run.rubrics,
             memory=memory,
+            record=record,
             redactor=Redactor(os.environ),
             clock=self._clock,
             stop=run.stop,
@@ -197,7 +198,7 @@ class Runner:
             evidence = await run_trial(parts, case, trial)
             # Settled first: what has no score must not stand in the journal, which would be read again.
             score = settled(evidence)
-            await record.keep(evidence)
+            record.keep(evidence)
             count(evidence, score)
 
         items = ((case, trial) for case in plan.cases for trial in range(plan.options.trials))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from blake3 import blake3
+
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.evidence import UNRETURNED, UNRETURNED_WORDS, Answer, TrialEvidence
 from codegenie.eval.limits import LIMITS
@@ -14,6 +16,8 @@ from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.ports import (
     CaseStore,
     Clock,
+    Promised,
+    Remembered,
     RubricRun,
     RubricRunner,
     SutAnswer,
@@ -21,6 +25,7 @@ from codegenie.eval.ports import (
     SutFault,
     SutRunner,
     TrialMemory,
+    TrialRecord,
 )
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.validation import bounded, failed, judge
@@ -141,6 +146,7 @@ class TrialParts:
     sut: SutRunner
     rubrics: RubricRunner
     memory: TrialMemory
+    record: TrialRecord
     redactor: Redactor
     clock: Clock
     stop: Stop
@@ -165,14 +171,20 @@ def rubric_request(case: BenchCase, output: bytes) -> bytes:
 async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialEvidence:
     """Ask the system under test, then the rubric; reuse what is known; return the evidence."""
     started = parts.clock.monotonic()
-    remembered = parts.memory.output(case, trial)
+    remembered = _remembered(parts, case, trial)
     reused: Reused = "none" if remembered is None or remembered.in_this_run else "output"
     if remembered is not None:
         produced: Produced | None = remembered.produced
     else:
         produced = await parts.stop.unless_agents_stop(_ask(parts, case, trial))
-        parts.budget.charge(None if produced is None else produced.cost_usd)
+    if produced is not None and reused == "none":
+        parts.budget.charge(produced.cost_usd)
+    # Of all that was asked in this run, one led to this outcome, unless it comes from another run.
+    interrupted = max(0, parts.record.times_asked(case.case_id, trial) - (reused == "none"))
     artifacts = {} if produced is None else _keep_produced(parts, produced)
+    if isinstance(produced, SutAnswer) and remembered is None:
+        made = Promised(blake3(produced.output).hexdigest(), produced.cost_usd, artifacts.get("sut_log"))
+        parts.record.produced(case.case_id, trial, made)
     # An output that holds a secret of ours is judged, but it is written to no disk.
     redacted = any(name.startswith(_REDACTED_OUTPUT) for name in artifacts)
     if produced is not None and remembered is None and not redacted:
@@ -195,10 +207,21 @@ async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialEvid
         wall_clock_ms=round((parts.clock.monotonic() - started) * 1000),
         reused=reused,
         artifacts=artifacts,
+        interrupted=interrupted,
     )
 
 
+def _remembered(parts: TrialParts, case: BenchCase, trial: int) -> Remembered | None:
+    """Return the output that need not be asked for; what was made in this run comes by its hash alone."""
+    promised = parts.record.promised(case.case_id, trial)
+    if promised is not None:
+        return parts.memory.own_output(case, trial, promised)
+    return parts.memory.output(case, trial)
+
+
 async def _ask(parts: TrialParts, case: BenchCase, trial: int) -> Produced:
+    # Whatever ends this run from here on, the agent was asked.
+    await parts.record.asking(case.case_id, trial)
     seconds = sut_seconds(case, parts.timeout_seconds)
     if parts.sut.wants_input:
         with parts.store.for_sut(case) as directory:
@@ -236,8 +259,7 @@ async def _judged(parts: TrialParts, case: BenchCase, output: bytes, artifacts: 
     run = await parts.stop.unless_everything_stops(_judge(parts, case, output))
     if run is None:
         return failed("sut.cancelled", parts.stop.reason)
-    answer = judge(run, parts.task_class, parts.redactor)
-    parts.memory.keep_answer(case, output, answer)
+    answer = parts.memory.keep_answer(case, output, judge(run, parts.task_class, parts.redactor))
     texts = {
         "rubric_stdout": _clean_beginning(parts.redactor, run.stdout, cut=run.stdout_truncated),
         "rubric_stderr": _clean_end(parts.redactor, run.stderr, LIMITS.rubric_stderr_bytes),

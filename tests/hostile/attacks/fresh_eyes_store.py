@@ -9,26 +9,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from blake3 import blake3
-
 from codegenie.eval import artifacts, audit, loader
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchRunReport
+from codegenie.eval.recording import RecordedRun
 from codegenie.eval.runner import Runner
 from tests.bench_builder import TASK_CLASS, CaseFiles, right_answer, write_bench
-from tests.hostile.workshop import judged, refused, rubric_that, written
+from tests.hostile.workshop import ForeignAgent, judged, refused, rubric_that, written
 from tests.log_workshop import record_run
 from tests.portfolio.stage import Outcome, attack, twin
+from tests.store_workshop import tagged
 
 CASES = ("one", "two")
 
 
 def measure(room: Path) -> BenchRunReport:
     """Measure the right agent on two cases, with a store."""
+    return measured(room).report
+
+
+def measured(room: Path) -> RecordedRun:
     if not (room / "bench").exists():
         write_bench(room / "bench", cases=CASES)
-    return record_run(room / "bench", room / "runs", right_answer, cache_dir=room / "cache").report
+    return record_run(room / "bench", room / "runs", ForeignAgent(), cache_dir=room / "cache")
 
 
 def entry(room: Path, kind: str) -> Path:
@@ -37,11 +41,10 @@ def entry(room: Path, kind: str) -> Path:
 
 
 def poison(file: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Change the value of an entry, with a right hash around it."""
+    """Change the value of an entry, with a right tag behind it."""
     value = json.loads(file.read_bytes()[:-65])
     edit(value["value"])
-    body = canonical_json(value)
-    file.write_bytes(body + b"\n" + blake3(body).hexdigest().encode())
+    file.write_bytes(tagged(file.parents[3], canonical_json(value)))
 
 
 def passed(report: BenchRunReport) -> str:
@@ -61,7 +64,7 @@ def cost_beyond_every_record(room: Path) -> Outcome:
     measure(room)
     poison(entry(room, "outputs"), lambda value: value.update(cost_usd=1e300))
     try:
-        again = record_run(room / "bench", room / "runs", right_answer, cache_dir=room / "cache")
+        again = measured(room)
     except Exception as error:  # noqa: BLE001 - whatever ends the run is the harm
         return Outcome("ended", f"the run ends in a {type(error).__name__}")
     return Outcome("measured again" if again.notes else passed(again.report))

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from blake3 import blake3
-
 from codegenie.eval.cache import OutcomeStore, Place
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
@@ -15,9 +13,9 @@ from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutCase
 from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
 from tests.hostile.workshop import ForeignAgent, advice, ask, policy_in, units
-from tests.log_workshop import read_records, record_files, record_run
+from tests.log_workshop import forge, read_records, record_files, record_run
 from tests.portfolio.stage import Outcome, attack, environment, files_that_hold, twin
-from tests.store_workshop import Bench, FlakySut, NotingSut
+from tests.store_workshop import Bench, FlakySut, NotingSut, tagged
 
 WRONG = "it is not"
 
@@ -73,7 +71,7 @@ def invented_score(room: Path) -> Outcome:
     entry = decode_json(path.read_bytes()[:-65], 1 << 20)
     entry["value"] |= {"passed": True, "score": 1.0}
     body = canonical_json(entry)
-    path.write_bytes(body + b"\n" + blake3(body).hexdigest().encode())
+    path.write_bytes(tagged(bench.store, body))
     bench.run()
     said = ask(room, "verify", "--out", "runs", "--rescore", "--json")
     return Outcome(f"exit {said.code}", None if said.code else "a score that no rubric gave is verified")
@@ -156,7 +154,7 @@ def pickled_entry(room: Path) -> Outcome:
     witness = room / "unpickled"
     for kind in ("outputs", "scores"):
         body = pickle.dumps(Payload(witness))
-        entry_of(bench, kind).write_bytes(body + b"\n" + blake3(body).hexdigest().encode())
+        entry_of(bench, kind).write_bytes(tagged(bench.store, body))
     met = again(bench).met
     return Outcome(met, "code of an entry ran when it was read" if witness.exists() else None)
 
@@ -231,24 +229,28 @@ def a_measured_run_is_logged(room: Path) -> Outcome:
     return Outcome(f"{len(record_files(measured(room).log))} records")
 
 
-def measured_into(room: Path, *logs: str) -> str:
-    """Run an agent that is right into one log after the other with one store; judge the last log."""
+def measured_as(room: Path, reused: str) -> str:
+    """Run an agent that is right, say of its trials what came from a store, and ask for the verdict."""
     write_bench(room / "bench", cases=units())
-    digest = policy_in(room).digest
-    for log in logs:
-        record_run(room / "bench", room / log, ForeignAgent(), cache_dir=room / "cache", policy_digest=digest)
-    return advice(room, "--out", logs[-1])
+    record_run(room / "bench", room / "runs", ForeignAgent(), policy_digest=policy_in(room).digest)
+
+    def edit(finish: dict[str, Any]) -> None:
+        for trial in finish["body"]["trials"]:
+            trial["reused"] = reused
+
+    forge(room / "runs", 1, edit)
+    return advice(room)
 
 
 @attack("evidence_from_the_store_alone")
 def evidence_from_the_store_alone(room: Path) -> Outcome:
-    met = measured_into(room, "first", "second")
+    met = measured_as(room, "both")
     return Outcome(met, "a log in which no agent was asked is sufficient" if met == "sufficient" else None)
 
 
 @twin("evidence_from_the_store_alone")
 def evidence_of_the_log_that_asked(room: Path) -> Outcome:
-    return Outcome(measured_into(room, "first"))
+    return Outcome(measured_as(room, "none"))
 
 
 SECRET = "sk-store-leak-8e1f"

@@ -9,6 +9,7 @@ from typing import Any
 
 from codegenie.eval.runner import Runner
 from tests.bench_builder import ECHO_RUBRIC, TASK_CLASS, write_bench
+from tests.dead_run import measured
 from tests.hostile.workshop import ForeignAgent, ask
 from tests.log_workshop import VERDICTS, StopAfter, read_records, record_run, stopped_run, write_journal
 from tests.portfolio.stage import Outcome, attack, twin
@@ -28,7 +29,7 @@ class DeadRun:
         (self.journal,) = (self.log / "journal").iterdir()
 
     def lines(self) -> list[Line]:
-        """Return what the journal says: its header, then the blocked trial, then one that passed."""
+        """Return what the journal says: its header, all of the blocked trial, all of one that passed."""
         return [json.loads(line.split(b" ", 1)[1]) for line in self.journal.read_bytes().splitlines()]
 
     def write(self, lines: list[Line]) -> None:
@@ -84,9 +85,10 @@ def journal_line_edited(room: Path) -> Outcome:
 @attack("journal_line_forged")
 def journal_line_forged(room: Path) -> Outcome:
     def forge(dead: DeadRun) -> None:
-        header, blocked, passed = dead.lines()
+        lines = dead.lines()
+        blocked, _passed = measured(lines)
         blocked["answer"]["failure_modes"][0]["severity"] = "warn"
-        dead.write([header, blocked, passed])
+        dead.write(lines)
 
     return resumed_with(room, forge)
 
@@ -95,7 +97,7 @@ def journal_line_forged(room: Path) -> Outcome:
 def journal_line_twice(room: Path) -> Outcome:
     dead = DeadRun(room)
     lines = dead.lines()
-    better = json.loads(json.dumps(lines[2]))
+    better = json.loads(json.dumps(measured(lines)[1]))
     better["answer"]["score"] = 1.0
     dead.write([*lines, better])
     kinds = dead.resume()
@@ -107,7 +109,7 @@ def journal_line_twice(room: Path) -> Outcome:
 def the_same_line_twice(room: Path) -> Outcome:
     dead = DeadRun(room)
     lines = dead.lines()
-    dead.write([*lines, lines[2]])
+    dead.write([*lines, measured(lines)[1]])
     return Outcome(dead.resume())
 
 

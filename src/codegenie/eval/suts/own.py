@@ -10,7 +10,7 @@ from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutBoundary, SutIdentity
-from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner
+from codegenie.eval.ports import Reads, SutAnswer, SutCase, SutFault, SutRunner
 from codegenie.eval.snapshot import read_case_parts
 
 
@@ -40,6 +40,7 @@ class OracleSut(_OwnSut):
     """Applies each case's `solution/`. What it misses, the bench cannot measure."""
 
     identity = SutIdentity(spec="oracle")
+    reads: Reads = "case"
 
     def __init__(self, cases: Path, digests: Mapping[str, str]) -> None:
         self._cases = cases
