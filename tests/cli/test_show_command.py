@@ -49,7 +49,7 @@ def test_a_run_is_shown_by_id_by_a_beginning_of_it_and_as_the_latest(desk: Desk)
 
 
 def test_a_run_from_the_store_is_shown_as_one(desk: Desk) -> None:
-    versioned = ("--sut-version", "another")
+    versioned = ("--sut-version", "another", "--tiers", "no-policy.yaml")
     assert "from the store" not in desk.run("right", *versioned).out
     again = desk.run("right", *versioned).out
     reused = f"{UNITS} of {UNITS} outputs from the store"
@@ -222,7 +222,7 @@ def test_what_was_made_in_a_run_of_another_log_is_said_so(desk: Desk) -> None:
 def test_what_was_not_left_behind_is_said_and_what_was_removed_is_refused(desk: Desk) -> None:
     assert desk.ask("show", "latest", "case-00", "--log").out == "--- case-00#0 left no log behind\n"
     first = desk.run_id
-    desk.run("right", "--sut-version", "1")
+    desk.run("right", "--sut-version", "1", "--tiers", "no-policy.yaml")
     reused = desk.ask("show", "latest", "case-00", "--rubric")
     assert (reused.code, reused.out) == (
         0,

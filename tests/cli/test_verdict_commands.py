@@ -151,12 +151,20 @@ def test_picking_lucky_outputs_one_by_one_and_running_over_the_store_does_not_he
     warm = desk.run(*WHOLE, "--json").document
 
     assert warm["report"]["units_passed"] == UNITS
-    assert codes(desk.verdict()) == ["reused"]
+    trials = json.loads(record_files(desk.log)[-1].read_bytes())["body"]["trials"]
+    assert {trial["reused"] for trial in trials} == {"none"}, (
+        "the agent and the rubric were asked for all of it"
+    )
+    assert desk.verdict().code == 0
     assert desk.verdict().document["runs_elsewhere"] == 2
-    desk.run(*WHOLE, "--no-cache")
-    assert desk.verdict().code == 0
-    desk.run(*WHOLE)
-    assert desk.verdict().code == 0
+    forge(desk.log, len(record_files(desk.log)) - 1, taken_from_the_store)
+    assert codes(desk.verdict()) == ["reused"]
+
+
+def taken_from_the_store(finish: dict[str, Any]) -> None:
+    """Let a run say what those of earlier versions could: that nobody was asked."""
+    for trial in finish["body"]["trials"]:
+        trial["reused"] = "both"
 
 
 def test_a_run_from_the_store_does_not_make_an_old_measurement_young(desk: Desk) -> None:
@@ -168,6 +176,7 @@ def test_a_run_from_the_store_does_not_make_an_old_measurement_young(desk: Desk)
     forge(desk.log, 0, lambda record: record.update(recorded_at="2020-01-01T00:00:00Z"))
     assert codes(desk.verdict()) == ["too_old"]
     desk.run(*WHOLE)
+    forge(desk.log, 3, taken_from_the_store)
 
     assert codes(desk.verdict()) == ["too_old"]
 
@@ -273,11 +282,13 @@ def test_a_run_that_ended_early_says_which_command_takes_it_up(desk: Desk) -> No
     assert (found["runs"] - known, found["unfinished_runs"]) == (1, [])
 
 
-def test_another_version_with_the_same_outputs_was_measured_although_its_scores_are_known(desk: Desk) -> None:
+def test_another_version_with_the_same_outputs_is_judged_anew_although_its_scores_are_known(
+    desk: Desk,
+) -> None:
     desk.run("right", "--sut-version", "2")
     finish = json.loads(record_files(desk.log)[-1].read_bytes())
 
-    assert {trial["reused"] for trial in finish["body"]["trials"]} == {"score"}
+    assert {trial["reused"] for trial in finish["body"]["trials"]} == {"none"}
     assert desk.verdict().code == 0
 
 

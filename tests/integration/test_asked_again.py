@@ -18,7 +18,7 @@ from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.trial import Stop
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import asked, call, environment, eval_argv
-from tests.log_workshop import read_records, record_run, stopped_run, verified
+from tests.log_workshop import journaled, read_records, record_run, stopped_run, verified
 from tests.store_workshop import Bench, NotingSut
 
 CASES = [f"case-{number:02d}" for number in range(4)]
@@ -301,3 +301,23 @@ def test_who_changes_the_journal_of_a_run_that_is_under_way_is_named(tmp_path: P
     done = record_run(root, log, Rewrites())
     assert done.notes == ("somebody has changed the journal while the run was under way",)
     verified(log)
+
+
+def test_a_run_that_died_at_any_line_comes_to_what_its_lines_say(tmp_path: Path) -> None:
+    root = write_bench(tmp_path / "bench", cases=CASES)
+    stopped_run(root, tmp_path / "dead", 3, sut=NotingSut(), cache_dir=tmp_path / "cache")
+    (journal,) = (tmp_path / "dead" / "journal").iterdir()
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 1 + 3 * 3
+    for count in range(1, len(lines) + 1):
+        log = tmp_path / f"runs-{count}"
+        shutil.copytree(tmp_path / "dead", log)
+        (log / "journal" / journal.name).write_bytes(b"".join(lines[:count]))
+        left, sut = journaled(log), NotingSut()
+        record_run(root, log, sut, cache_dir=tmp_path / f"cache-{count}", concurrency=1)
+        assert sut.asked == [f"{case}#0" for case in CASES if case not in left.measured | left.produced]
+        trials = read_records(log)[-1]["body"]["trials"]
+        again = {trial["case_id"] for trial in trials if trial.get("interrupted") == 1}
+        assert again == left.pending
+        assert {trial["reused"] for trial in trials} == {"none"}
+        verified(log)

@@ -76,7 +76,7 @@ def attempt(pages_free):
 
 
 attempt(None)
-for pages in range(12):
+for pages in range(18):
     attempt(pages)
 attempt(None)
 """
