@@ -236,3 +236,51 @@ def test_lines_that_the_log_will_count_are_on_the_disk_first(
     (found,) = dead_journals(tmp_path, START, {"run-1"})
     found.close()
     assert synced == [(tmp_path / "run-1").stat().st_size]
+
+
+def test_what_a_slot_has_measured_and_what_it_asks_next_share_one_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = start_journal(tmp_path, "run-1", START)
+    syncs: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: syncs.append(os.fstat(descriptor).st_size))
+
+    async def measured_and_asked() -> None:
+        for number in range(3):
+            journal.put(line(number))
+            await asyncio.sleep(0)  # as between two items of a worker
+            await journal.append(line(10 + number))
+
+    asyncio.run(measured_and_asked())
+    journal.close()
+    lines = (tmp_path / "run-1").read_bytes().splitlines(keepends=True)
+    assert syncs == [sum(map(len, lines[:count])) for count in (3, 5, 7)]
+
+
+def test_a_line_that_is_noted_is_there_at_once_and_one_that_is_put_when_the_journal_is_closed(
+    tmp_path: Path,
+) -> None:
+    journal = start_journal(tmp_path, "run-1", START)
+
+    async def noted_and_put() -> bytes:
+        journal.note(line(0))
+        there = (tmp_path / "run-1").read_bytes()
+        journal.put(line(1))
+        journal.note(line(2))
+        journal.close()
+        await asyncio.sleep(0.01)
+        return there
+
+    there = asyncio.run(noted_and_put())
+    lines = (tmp_path / "run-1").read_bytes().splitlines(keepends=True)
+    assert there == b"".join(lines[:2])
+    assert read_again(tmp_path, lines) == ["case-0", "case-1", "case-2"]
+
+
+def test_a_disk_that_did_not_take_a_line_is_told_to_the_next_and_binds_nothing() -> None:
+    journal = Journal(Path("/dev/full"), os.open("/dev/full", os.O_WRONLY | os.O_CLOEXEC))
+    journal.note(line(0))
+    (failure,) = asyncio.run(append_all(journal, 1))
+    assert isinstance(failure, HarnessFailure)
+    assert journal.seal() is None
+    journal.close()
