@@ -95,6 +95,12 @@ class Desk:
         return self.directory / ".codegenie" / "eval" / "runs"
 
     @property
+    def first_run(self) -> str:
+        """Return the id of the oldest run."""
+        run_id: str = json.loads((self.log / "00000000.json").read_bytes())["run_id"]
+        return run_id
+
+    @property
     def run_id(self) -> str:
         """Return the id of the newest run."""
         records = sorted(self.log.glob("*.json"))

@@ -16,6 +16,7 @@ from codegenie.eval.models import BenchCase, IsolationClass, RunOptions, SutBoun
 from codegenie.eval.ports import Room, RubricRun, SutAnswer, SutCase, SutFault, SutRunner
 from codegenie.eval.recording import RecordedRun, RunParts
 from codegenie.eval.runner import Runner
+from codegenie.eval.suts.specs import OWN_RUNNERS
 from codegenie.eval.trial import Stop
 from tests.bench_builder import TASK_CLASS
 from tests.log_workshop import read_records, record_run
@@ -23,9 +24,13 @@ from tests.log_workshop import read_records, record_run
 
 @dataclass
 class NotingSut(SutRunner):
-    """An agent in a process of its own, as far as the runner knows; it notes whom it was asked about."""
+    """An agent in a process of its own, as far as the runner knows; it notes whom it was asked about.
 
-    identity: SutIdentity = field(default_factory=lambda: SutIdentity(spec="noting", version="1"))
+    It is entered among the runners of the harness, with all that derive from it: a runner of somebody else
+    is taken for code in our process, and no gate would listen to what these tests have to say.
+    """
+
+    identity: SutIdentity = field(default_factory=lambda: SutIdentity(spec="command:noting", version="1"))
     boundary: SutBoundary = "process"
     wants_input: bool = True
     answer: str = "it is one"
@@ -43,6 +48,13 @@ class NotingSut(SutRunner):
 
     async def close(self) -> None:
         """Hold nothing open."""
+
+    def __init_subclass__(cls) -> None:
+        """Enter whatever derives from it."""
+        OWN_RUNNERS.add(cls)
+
+
+OWN_RUNNERS.add(NotingSut)
 
 
 class FlakySut(NotingSut):

@@ -59,7 +59,8 @@ def test_a_bundle_is_verified_and_judged_where_there_is_nothing_but_itself_and_t
     copied_policy = (desk.directory / "trust-tiers.yaml").read_bytes()
     (elsewhere.directory / "trust-tiers.yaml").write_bytes(copied_policy)
     checked = elsewhere.ask("verify", "--out", "claim", "--rescore", "--json")
-    verdict = elsewhere.verdict("--out", "claim")
+    assert elsewhere.verdict("--out", "claim").refusal == (4, "NotMeasured")
+    verdict = elsewhere.verdict("--out", "claim", "--run", "latest")
     shown = elsewhere.ask("show", "latest", "case-00", "--diff", "--out", "claim")
 
     assert (alone.code, alone.document["not_checked"]) == (0, ["case_digests"])
@@ -82,7 +83,7 @@ def test_without_the_bench_a_bundle_is_verified_and_not_sufficient(
 ) -> None:
     elsewhere = Desk(tmp_path, capsys)
     policy = str(desk.directory / "trust-tiers.yaml")
-    said = elsewhere.verdict("--out", str(bundle), "--tiers", policy)
+    said = elsewhere.verdict("--out", str(bundle), "--tiers", policy, "--run", "latest")
 
     assert (said.code, said.document["verdict"]) == (1, "insufficient")
     assert [reason.partition(":")[0] for reason in said.document["reasons"]] == ["bench_missing"]

@@ -22,8 +22,8 @@ def test_the_demo_shows_runs_verdicts_and_both_refusals_on_two_screens(tmp_path:
     assert (said.code, said.err) == (0, "")
     assert len(lines) <= 60
     assert [line[:2] for line in lines if line[:1].isdigit()] == ["1.", "2.", "3.", "4."]
-    assert sum(line.startswith("bronze           sufficient") for line in lines) == 1
-    assert sum(line.startswith("bronze           insufficient") for line in lines) == 1
+    assert sum(line.startswith("bronze           insufficient") for line in lines) == 2
+    assert "  no_agent: oracle is the harness's own: it shows what the bench can show" in lines
     assert first.startswith("exit 3: case 'requests-2-31-0' has changed: its digest is ")
     assert second == "exit 3: 00000001.json does not hold: mean_score is 0.0, but the answers give 1.0"
 
@@ -35,7 +35,9 @@ def test_the_demo_says_the_same_as_one_document(tmp_path: Path) -> None:
     assert said.code == 0
     assert document["schema"] == "codegenie.eval.demo/1"
     assert (document["oracle"]["units_passed"], document["null"]["units_passed"]) == (8, 2)
-    assert document["verdicts"]["oracle"]["verdict"] == "sufficient"
+    oracle = document["verdicts"]["oracle"]
+    assert (oracle["verdict"], len(oracle["reasons"])) == ("insufficient", 1)
+    assert oracle["reasons"][0].startswith("no_agent: ")
     assert document["verdicts"]["null"]["verdict"] == "insufficient"
     assert document["refused"]["type"] == "BenchCaseDigestMismatch"
     assert document["refused"]["case_id"] == "requests-2-31-0"

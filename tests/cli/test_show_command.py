@@ -300,7 +300,7 @@ def test_a_log_whose_own_words_steer_is_shown_without_them(desk: Desk) -> None:
         ("show", "latest"),
         ("show", "latest", "case-00"),
         ("show", "latest", "case-00", "--log"),
-        ("promote-verdict", TASK_CLASS, "--tier", "bronze"),
+        ("promote-verdict", TASK_CLASS, "--tier", "bronze", "--run", "latest"),
     ):
         for form in ((), ("--json",)):
             said = desk.ask(command[0], *command[1:], *form)

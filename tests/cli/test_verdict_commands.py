@@ -43,8 +43,8 @@ def test_a_whole_and_good_run_is_sufficient_and_says_what_that_means(desk: Desk)
 
 def test_a_weak_run_is_insufficient_and_every_reason_has_its_line(desk: Desk) -> None:
     desk.run("wrong")
-    said = desk.verdict()
-    text = desk.ask("promote-verdict", TASK_CLASS, "--tier", "bronze")
+    said = desk.verdict("--sut", "python:agents:wrong")
+    text = desk.ask("promote-verdict", TASK_CLASS, "--tier", "bronze", "--sut", "python:agents:wrong")
 
     assert (said.code, said.document["verdict"]) == (1, "insufficient")
     assert codes(said) == ["min_cases", "certified_bound", "bca_bound", "mean_score"]
@@ -113,7 +113,7 @@ def test_a_run_is_chosen_by_its_id_or_the_beginning_of_it(desk: Desk) -> None:
     first = desk.run_id
     other = desk.run("mostly", "--json").document["report"]["run_id"]
 
-    assert desk.verdict().document["run_id"] == other
+    assert desk.verdict("--sut", "python:agents:mostly").document["run_id"] == other
     assert desk.verdict("--run", first).document["run_id"] == first
     assert desk.verdict("--run", "latest").document["run_id"] == other
     assert desk.verdict("--run", other[:-2]).document["run_id"] == other
@@ -196,10 +196,14 @@ def test_another_model_by_a_variable_is_another_agent_and_is_told(desk: Desk) ->
         for word in ("it was ", "it is "):
             patch.setenv("WORD", word)
             desk.run("right", "--sut-version", "9", "--sut-env", "WORD")
-    said = desk.verdict()
+        said = desk.verdict()
+        text = desk.ask("promote-verdict", TASK_CLASS, "--tier", "bronze").out
 
     assert said.document["verdict"] == "sufficient"
-    assert (said.document["looks"], said.document["runs_elsewhere"]) == (1, 1)
+    assert (said.document["looks"], said.document["runs_elsewhere"]) == (1, 2)
+    assert said.document["candidates_tried"] == 3
+    assert "other candidates tried on these cases: 2" in text
+    assert "5 %" not in text
 
 
 def test_a_run_from_the_future_is_no_evidence(desk: Desk) -> None:
@@ -262,8 +266,9 @@ def test_a_start_that_was_killed_counts_until_the_same_command_finishes_it(desk:
     assert desk.verdict("--run", started).refusal == (4, "NotMeasured")
     assert desk.ask("verify", "--json").document["unfinished_runs"] == [started]
     assert "has not finished; it counts as failed" in desk.ask("verify").out
-    # Another agent's dead start is not held against the first.
-    assert desk.verdict().code == 0
+    # The newest start decides; another agent's dead start is not held against the first.
+    assert desk.verdict().refusal == (4, "NotMeasured")
+    assert desk.verdict("--run", desk.first_run).code == 0
 
 
 def test_a_run_that_ended_early_says_which_command_takes_it_up(desk: Desk) -> None:
@@ -343,5 +348,5 @@ def test_the_harness_own_agents_are_told_apart_from_agents(tmp_path: Path, desk:
     desk.ask("run", TASK_CLASS, "--sut", "oracle", "-q", *out)
     said = desk.ask("promote-verdict", TASK_CLASS, "--tier", "bronze", *out)
 
-    assert said.code == 0
-    assert "oracle is the harness's own and no agent" in said.out
+    assert said.code == 1
+    assert "  no_agent: oracle is the harness's own: it shows what the bench can show\n" in said.out

@@ -1,8 +1,14 @@
 """The pages on the log and on the gate name what the code has: reasons, settings, fields, kinds and words."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
+
+import pytest
 
 from codegenie.eval import promotion, tiers
 from codegenie.eval.cli.show_command import _PARTS
@@ -15,7 +21,8 @@ from codegenie.eval.evidence import (
 from codegenie.eval.models import Record
 from codegenie.eval.promotion import PromotionVerdict
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs" / "reference"
 GATE = (DOCS / "gate.md").read_text(encoding="utf-8")
 LOG = (DOCS / "log.md").read_text(encoding="utf-8")
 
@@ -73,3 +80,45 @@ def test_everything_that_verify_may_leave_unchecked_is_named() -> None:
     words = set(re.findall(r'missing\.append\("(\w+)"\)', source))
 
     assert first_cells(LOG, "What verify checks") == words | {"not_checked"}
+
+
+# The job of the page about CI.
+
+_JOB = re.compile(r"```sh file=gate\.sh\n(.*?)```", re.DOTALL)
+_SOLVES = """\
+from pathlib import Path
+
+
+def solve(case):
+    solution = Path({bench!r}) / "dependency-pin" / "cases" / case.case_id / "solution"
+    files = [file for file in solution.rglob("*") if file.is_file()]
+    return {{"files": {{str(file.relative_to(solution)): file.read_text() for file in files}}}}
+"""
+
+
+def job_ends_with(directory: Path, agent: str) -> int:
+    """Run the job of the page as a pipeline does, with this agent, in a directory with bench and policy."""
+    (job,) = _JOB.findall((DOCS.parent / "how-to" / "gate-in-ci.md").read_text(encoding="utf-8"))
+    shim = directory / "bin" / "codegenie"
+    shim.parent.mkdir(exist_ok=True)
+    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m codegenie "$@"\n', encoding="utf-8")
+    shim.chmod(0o755)
+    shutil.copytree(ROOT / "bench", directory / "bench", dirs_exist_ok=True)
+    (directory / "trust-tiers.yaml").write_text("thresholds: {bronze: 0.5}\n", encoding="utf-8")
+    (directory / "my_agent.py").write_text(agent.format(bench=str(ROOT / "bench")), encoding="utf-8")
+    path = f"{shim.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "AGENT": "python:my_agent:solve"}
+    return subprocess.run(["bash", "-c", job], cwd=directory, env=environment, check=False).returncode
+
+
+def test_the_job_of_the_page_is_green_for_a_good_agent_alone(tmp_path: Path) -> None:
+    assert job_ends_with(tmp_path, _SOLVES) == 0
+    assert job_ends_with(tmp_path, "def solve(case):\n    return {{}}\n") == 1
+    assert job_ends_with(tmp_path, "import nothing_of_this_name\n") == 2
+    # An end before the report is whole stops the job before anything is judged.
+    costly = (
+        "from codegenie.eval.ports import SutResult\n\n\ndef solve(case):\n    return SutResult({{}}, 9.0)\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CODEGENIE_EVAL_MAX_COST_USD", "1")
+        assert job_ends_with(tmp_path, costly) == 4

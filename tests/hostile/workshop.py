@@ -190,8 +190,13 @@ def policy_in(room: Path, text: str = POLICY) -> TierPolicy:
 
 
 def advice(room: Path, *arguments: str) -> str:
-    """Ask the gate about the newest run in `room/runs`, or what the arguments say."""
-    said = ask(room, "promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "runs", "--json", *arguments)
+    """Ask the gate about the newest run in `room/runs`, or what the arguments say.
+
+    By the run and not by the agent: most of these agents are objects of a test and lie on no disk.
+    """
+    which = () if {"--run", "--sut"} & set(arguments) else ("--run", "latest")
+    asked = ("promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "runs", "--json", *which)
+    said = ask(room, *asked, *arguments)
     document = said.document
     if "error" in document:
         return f"{document['error']['type']} exit {said.code}"

@@ -126,7 +126,7 @@ def test_another_input_is_another_output(bench: Bench) -> None:
 
 
 def test_another_version_of_the_agent_is_another_output(bench: Bench) -> None:
-    bench.sut.identity = SutIdentity(spec="noting", version="2")
+    bench.sut.identity = SutIdentity(spec="command:noting", version="2")
     assert bench.run() == ["one: output is measured again, since sut_identity changed"]
     assert bench.sut.asked == ["one#0", "one#0"]
     assert bench.reused() == ["score"]
@@ -156,7 +156,7 @@ def test_another_trial_is_another_output(bench: Bench) -> None:
 def test_an_agent_without_a_version_is_always_asked_again_but_its_output_is_not_judged_again(
     bench: Bench,
 ) -> None:
-    bench.sut.identity = SutIdentity(spec="noting")
+    bench.sut.identity = SutIdentity(spec="command:noting")
     for times in (2, 3):
         assert bench.run() == ["one: output is measured again, since the agent has no version"]
         assert bench.sut.asked == ["one#0"] * times
@@ -175,7 +175,7 @@ def test_the_harness_s_own_agents_need_no_version(bench: Bench) -> None:
 
 
 def test_another_output_is_another_score(bench: Bench) -> None:
-    bench.sut.identity = SutIdentity(spec="noting")
+    bench.sut.identity = SutIdentity(spec="command:noting")
     bench.sut.answer = "it is none"
     assert bench.run()[1:] == ["one: score is measured again, since output changed"]
     assert bench.recorded.report.passed_count == 0
@@ -263,7 +263,7 @@ def test_an_output_that_a_dead_run_produced_counts_as_measured_when_it_is_resume
     tmp_path: Path, version: str | None, where: str
 ) -> None:
     """The agent was asked in this very run; only the rubric had not answered yet."""
-    identity = SutIdentity(spec="noting", version=version)
+    identity = SutIdentity(spec="command:noting", version=version)
     root = write_bench(tmp_path / "bench", cases=["one", "two"])
     stopped_run(root, tmp_path / "runs", 1, sut=NotingSut(identity), cache_dir=tmp_path / "cache")
     run_id = read_records(tmp_path / "runs")[0]["run_id"]

@@ -1,11 +1,17 @@
 """Plan and outcomes to numbers: every planned case counts, trials are no units, families are."""
 
 import datetime as dt
+import itertools
+import random
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
+from hypothesis import given
+from hypothesis import strategies as st
 
-from codegenie.eval.aggregation import build_report, combine_trials, fault_of, score_cases
+from codegenie.eval.aggregation import build_report, combine_trials, fault_of, score_cases, units_of
+from codegenie.eval.canonical import TreeHasher
 from codegenie.eval.models import (
     BenchCase,
     BenchRunReport,
@@ -41,7 +47,7 @@ def a_case(case_id: str, family: str | None = None) -> BenchCase:
         added_at=DATE,
         last_validated_at=DATE,
         digest=ZERO,
-        input_digest=ZERO,
+        input_digest=blake3(case_id.encode()).hexdigest(),
     )
 
 
@@ -168,6 +174,47 @@ def test_a_family_is_one_unit_and_passes_only_as_a_whole() -> None:
     assert (report.units, report.units_passed, report.passed_count) == (3, 2, 4)
     assert report.mean_score == 0.8
     assert report.certified_lower_95 < 0.2
+
+
+def same_input(first: BenchCase, *others: BenchCase) -> list[BenchCase]:
+    return [first, *(case.model_copy(update={"input_digest": first.input_digest}) for case in others)]
+
+
+def test_cases_with_the_same_input_are_one_unit_and_join_their_families() -> None:
+    clones = same_input(a_case("one", "red"), a_case("two", "blue"), a_case("three", "green"))
+    cases = [*clones, a_case("four", "blue"), a_case("five")]
+
+    assert units_of(cases, "family-or-input") == [["one", "two", "three", "four"], ["five"]]
+    assert units_of(cases, "family") == [["one"], ["two", "four"], ["three"], ["five"]]
+
+
+def test_cases_without_any_input_are_not_copies_of_each_other() -> None:
+    nothing = TreeHasher("input.v1").hexdigest()
+    cases = [a_case(name).model_copy(update={"input_digest": nothing}) for name in ("one", "two")]
+
+    assert units_of(cases, "family-or-input") == [["one"], ["two"]]
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12),
+    chance=st.randoms(),
+)
+def test_units_are_the_connected_parts_whatever_the_order_of_the_cases(
+    pairs: list[tuple[int, int]], chance: random.Random
+) -> None:
+    cases = [
+        a_case(f"case-{n}", f"f{family}").model_copy(update={"input_digest": f"{given:064x}"})
+        for n, (family, given) in enumerate(pairs)
+    ]
+    shuffled = chance.sample(cases, len(cases))
+    units = [frozenset(unit) for unit in units_of(cases, "family-or-input")]
+
+    assert sorted(case_id for unit in units for case_id in unit) == sorted(case.case_id for case in cases)
+    assert set(units) == {frozenset(unit) for unit in units_of(shuffled, "family-or-input")}
+    unit_of = {case_id: unit for unit in units for case_id in unit}
+    for one, other in itertools.combinations(cases, 2):
+        if one.family == other.family or one.input_digest == other.input_digest:
+            assert unit_of[one.case_id] is unit_of[other.case_id]
 
 
 def test_trials_are_averaged_must_all_pass_and_are_never_units() -> None:

@@ -3,6 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,8 @@ from codegenie.eval.errors import (
     IncompleteReportForPromotion,
     PromotionMustBeHumanAuthorized,
 )
+from codegenie.eval.estimators import clopper_pearson_lower
+from codegenie.eval.evidence import identity_digest
 from codegenie.eval.history import Look
 from codegenie.eval.models import (
     RUNNER_CODES,
@@ -27,6 +30,7 @@ from codegenie.eval.tiers import TierPolicy, read_policy
 from tests.gate_workshop import (
     NOW,
     POLICY,
+    SUT,
     bench,
     cases,
     codes,
@@ -48,8 +52,9 @@ def good(**changes: object) -> BenchRunReport:
 
 
 def partial() -> Evidence:
+    """Return a run of half of the bench, which has not changed since."""
     some = Selection(kind="partial", case_filter="case-*", available_cases=40)
-    return evidence(good(selection=some), started=started(20, selection=some))
+    return evidence(good(selection=some), started=started(20, selection=some), bench=bench(started(40)))
 
 
 def policy_less() -> Evidence:
@@ -100,6 +105,12 @@ AGAINST: dict[str, tuple[Callable[[], Evidence], set[str]]] = {
     ),
     "one unit too many failed": (lambda: evidence(report(20, 18)), {"certified_bound", "bca_bound"}),
     "only some cases were run": (partial, {"partial"}),
+    "only some cases were run, and one has changed": (
+        lambda: replace(partial(), bench=bench(started(20, cases=one_case_with(digest="9" * 64)))),
+        {"partial", "bench_changed"},
+    ),
+    "it was an agent of the harness": (lambda: evidence(good(sut_boundary="harness")), {"no_agent"}),
+    "a run was given up": (lambda: evidence(good(), abandoned_runs=("gone",)), {"abandoned_run"}),
     "a case was not measured": (incomplete, {"incomplete"}),
     "the agent ran in our process": (lambda: evidence(good(sut_boundary="in-process")), {"in_process"}),
     "the run had no policy": (policy_less, {"no_policy"}),
@@ -217,6 +228,8 @@ def test_every_reason_has_a_case_of_its_own() -> None:
     alone = {next(iter(expected)) for _, expected in AGAINST.values() if len(expected) == 1}
 
     assert alone == {
+        "abandoned_run",
+        "no_agent",
         "bca_bound",
         "bench_changed",
         "bench_missing",
@@ -382,10 +395,9 @@ def test_runs_elsewhere_and_resumptions_are_told_and_do_not_decide() -> None:
     verdict = judged(evidence(good(), runs_elsewhere=7, resumed=3))
 
     assert (verdict.verdict, verdict.runs_elsewhere, verdict.resumed) == ("sufficient", 7, 3)
-    assert "  taken up again 3 times; what was in flight was measured again" in render_verdict(verdict)
-    assert "  not counted: 7 runs of this agent under other names, cases or rubrics" in render_verdict(
-        verdict
-    )
+    lines = render_verdict(verdict)
+    assert "  taken up again 3 times; what was in flight was asked again" in lines
+    assert "  not counted: 7 runs of this class by other candidates, or on other cases or rubrics" in lines
 
 
 def test_a_run_from_the_store_stands_on_a_whole_measurement_that_is_young_enough() -> None:
@@ -395,10 +407,134 @@ def test_a_run_from_the_store_stands_on_a_whole_measurement_that_is_young_enough
     assert judged(looked(look(good(started_at=NOW - 90 * DAY)), look=warm)).verdict == "sufficient"
 
 
-def test_the_harness_own_agents_answer_alike_whenever_they_are_asked() -> None:
+def test_the_harness_own_agents_answer_alike_whenever_they_are_asked_and_are_no_agents() -> None:
     oracle = good(sut_boundary="harness")
 
-    assert judged(evidence(oracle, look=look(oracle, reused=20))).verdict == "sufficient"
+    assert codes(judged(evidence(oracle, look=look(oracle, reused=20)))) == {"no_agent"}
+
+
+# What was asked twice, what was given up, and what a human waives.
+
+
+def waived(*runs: str) -> TierPolicy:
+    waivers = "".join(
+        f"  - {{refund: {run}, by: J. Doe, on: 2026-11-15, because: the power failed}}\n" for run in runs
+    )
+    tiers = "thresholds: {bronze: 0.5, silver: 0.8, gold: 0.9, platinum: 0.95}\n"
+    return read_policy(f"{tiers}waivers:\n{waivers}".encode(), "the policy")
+
+
+def torn(units: int, **changes: object) -> Look:
+    """Return a perfect look of 20 units, so many of which were asked twice."""
+    return replace(
+        look(good(**changes)),
+        interrupted_units=units,
+        interrupted_units_passed=units,
+        interrupted_cases_passed=units,
+    )
+
+
+def test_a_unit_that_was_asked_twice_has_not_passed_and_the_verdict_says_of_which_run() -> None:
+    verdict = judged(evidence(good(), look=torn(2)))
+
+    assert codes(verdict) == {"certified_bound"}
+    assert dict(verdict.interrupted_units) == {"chosen": 2}
+    assert verdict.certified_lower == clopper_pearson_lower(18, 20)
+    told = "  2 units of run chosen asked twice, after an end without an outcome: not passed"
+    assert told in render_verdict(verdict)
+
+
+def test_a_unit_of_another_look_that_was_asked_twice_has_not_passed_either() -> None:
+    verdict = judged(looked(torn(2, run_id="other")))
+
+    assert codes(verdict) == {"other_look"}
+    assert dict(verdict.interrupted_units) == {"other": 2}
+
+
+def test_cases_of_a_unit_that_was_asked_twice_do_not_count_for_the_minimum_of_the_bench() -> None:
+    start = started(20, min_cases_for_promotion={"bronze": 20})
+
+    assert codes(judged(evidence(good(), started=start, look=torn(1)), "bronze")) == {"min_cases"}
+
+
+def test_a_waiver_by_the_name_of_the_run_gives_them_back_and_is_printed() -> None:
+    policy = waived("chosen", "unrelated")
+    verdict = judged(evidence(good(), look=torn(2)), policy=policy)
+
+    assert policy.digest == POLICY.digest
+    assert verdict.verdict == "sufficient"
+    assert [waiver.refund for waiver in verdict.waivers] == ["chosen"]
+    assert verdict.model_dump(mode="json")["waivers"][0]["on"] == "2026-11-15"
+    assert "  waived for run chosen by J. Doe on 2026-11-15: the power failed" in render_verdict(verdict)
+    assert codes(judged(evidence(good(), look=torn(2)), policy=waived("unrelated"))) == {"certified_bound"}
+
+
+def test_a_run_that_was_given_up_is_a_failed_look_unless_a_human_waives_it() -> None:
+    of = evidence(good(), abandoned_runs=("gone",))
+    verdict, spared = judged(of), judged(of, policy=waived("gone"))
+
+    assert (codes(verdict), verdict.looks, verdict.abandoned_runs) == ({"abandoned_run"}, 2, 1)
+    assert (spared.verdict, spared.looks) == ("sufficient", 2)
+    assert [waiver.refund for waiver in spared.waivers] == ["gone"]
+
+
+def test_a_waiver_does_not_spare_a_look_that_fell_short_by_itself() -> None:
+    verdict = judged(looked(look(report(20, 10, run_id="bad"))), policy=waived("bad"))
+
+    assert (codes(verdict), verdict.waivers) == ({"other_look"}, ())
+
+
+# Whose verdict, and what it claims.
+
+
+def test_a_verdict_names_agent_version_identity_and_run() -> None:
+    verdict = judged(evidence(good()))
+
+    assert (verdict.sut, verdict.sut_version, verdict.run_id) == ("python:agent:solve", "1", "chosen")
+    assert verdict.sut_identity_digest == identity_digest(SUT)
+    assert f"  agent python:agent:solve, version 1, identity {identity_digest(SUT)[:12]}" in render_verdict(
+        verdict
+    )
+
+
+@pytest.mark.parametrize("tried", [{"candidates_tried": 2}, {"runs_elsewhere": 1}])
+def test_where_others_were_tried_no_rate_is_claimed(tried: dict[str, int]) -> None:
+    alone = "\n".join(render_verdict(judged(evidence(good()))))
+    among = "\n".join(render_verdict(judged(evidence(good(), **tried))))
+
+    assert "at most 5 % of the time" in alone
+    assert "5 %" not in among
+    assert "no rate is claimed" in among
+
+
+def test_above_the_first_tier_the_verifier_is_asked_to_let_the_rubrics_judge_again() -> None:
+    first, second = judged(evidence(good()), "bronze"), judged(evidence(good()))
+
+    assert (first.notes, len(second.notes)) == ((), 1)
+    assert "codegenie eval verify --rescore" in second.notes[0]
+    assert f"  {second.notes[0]}" in render_verdict(second)
+    assert second.verdict == "sufficient"
+
+
+def test_a_system_of_an_unknown_kind_is_no_evidence_of_a_process() -> None:
+    stranger = SUT.model_copy(update={"spec": "my-runner"})
+
+    assert codes(judged(evidence(good(sut=stranger)))) == {"in_process"}
+
+
+def test_a_look_by_a_clock_that_was_ahead_does_not_bar_until_then() -> None:
+    ahead = look(good(run_id="ahead", started_at=NOW + 9_999 * DAY, ended_at=NOW + 9_999 * DAY))
+
+    assert judged(looked(ahead)).verdict == "sufficient"
+    assert codes(judged(looked(look(good()), look=ahead))) == {"future"}
+    assert codes(judged(looked(ahead, look=look(good(), reused=20)))) == {"future"}
+
+
+def test_a_bound_below_the_threshold_is_never_shown_as_the_threshold() -> None:
+    fields = good().__dict__ | {"lower_bound_95": 0.4999999999995}
+    verdict = judged(evidence(good(), report=BenchRunReport.model_construct(**fields)), "bronze")
+
+    assert verdict.reasons == ("bca_bound: BCa lower bound 0.499 is below 0.5",)
 
 
 def test_a_clock_that_is_a_day_ahead_is_no_reason() -> None:

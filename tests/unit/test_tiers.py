@@ -240,6 +240,53 @@ def test_changing_any_setting_but_the_current_tiers_changes_the_digest(setting: 
     assert digest(prepare({**BASE, setting: value})) != digest(prepare(BASE))
 
 
+WAIVER = "{refund: run-1, by: J. Doe, on: 2026-11-21, because: the power failed}"
+
+
+def test_a_waiver_is_read_and_does_not_change_the_digest() -> None:
+    plain = read_policy(b"thresholds: {bronze: 0.5}\n", "the policy")
+    waived = read_policy(f"thresholds: {{bronze: 0.5}}\nwaivers: [{WAIVER}]\n".encode(), "the policy")
+    (waiver,) = waived.waivers
+
+    assert (plain.waivers, plain.digest) == ((), waived.digest)
+    assert (waiver.refund, waiver.by, waiver.on.isoformat()) == ("run-1", "J. Doe", "2026-11-21")
+    assert waiver.because == "the power failed"
+
+
+@pytest.mark.parametrize(
+    "waivers",
+    [
+        "{}",
+        "nobody",
+        "[nobody]",
+        "[[]]",
+        "[{}]",
+        WAIVER,
+        f"[{WAIVER}, {WAIVER}]",
+        f"[{WAIVER.replace('refund', 'forget')}]",
+        f"[{WAIVER.replace('because', 'why')}]",
+        f"[{WAIVER.replace('by: J. Doe, ', '')}]",
+        f"[{WAIVER.replace('refund: run-1, ', '')}]",
+        f"[{WAIVER.replace('J. Doe', '1')}]",
+        f"[{WAIVER.replace('J. Doe', '')}]",
+        f"[{WAIVER.replace('J. Doe', chr(34) + '  ' + chr(34))}]",
+        f"[{WAIVER.replace('the power failed', 'x' * 201)}]",
+        f"[{WAIVER.replace('the power failed', chr(34) + 'a' + chr(92) + 'nb' + chr(34))}]",
+        f"[{WAIVER.replace('run-1', '../run')}]",
+        f"[{WAIVER.replace('run-1', 'latest run')}]",
+        f"[{WAIVER.replace('2026-11-21', '2026-02-30')}]",
+        f"[{WAIVER.replace('2026-11-21', '21.11.2026')}]",
+        f"[{WAIVER.replace('2026-11-21', '20261121')}]",
+        f"[{WAIVER.replace('2026-11-21', '2026-11-21T00:00:00')}]",
+        f"[{WAIVER.replace('on: 2026-11-21, ', '')}]",
+        f"[{WAIVER.replace('{', '{also: more, ')}]",
+    ],
+)
+def test_a_waiver_of_another_form_is_refused(waivers: str) -> None:
+    with pytest.raises(TierConfigInvalid, match="waiver"):
+        read_policy(f"thresholds: {{bronze: 0.5}}\nwaivers: {waivers}\n".encode(), "the policy")
+
+
 @pytest.mark.parametrize("current", ["{a: bronze}", "{a: gold, b: silver}", "{dependency-pin: silver}"])
 def test_a_promotion_does_not_change_the_digest(current: str) -> None:
     assert digest({**BASE, "current_tiers": current}) == digest(BASE)

@@ -7,7 +7,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypedDict
 
+from codegenie.eval.canonical import TreeHasher
 from codegenie.eval.estimators import bca_lower, clopper_pearson_lower, gaffke_lower
+from codegenie.eval.evidence import RunStarted
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import (
     MICRO,
@@ -21,8 +23,14 @@ from codegenie.eval.models import (
     Severity,
     Summary,
     TrialScore,
+    UnitRule,
 )
 
+UNIT_RULE: UnitRule = "family-or-input"
+"""The rule of every new run, and of the gate whatever rule a run was recorded under."""
+
+# Of a case without input/: that two have nothing in common makes them no copies of each other.
+_NO_INPUT = TreeHasher("input.v1").hexdigest()
 TrialKey = tuple[str, int]
 CaseScores = tuple[tuple[str, BenchScore], ...]
 
@@ -80,15 +88,16 @@ def combine_trials(trials: Sequence[TrialScore]) -> BenchScore:
 def summarise(
     cases: Sequence[BenchCase],
     per_case: Sequence[tuple[str, BenchScore]],
+    rule: UnitRule = UNIT_RULE,
+    *,
     believed: Summary | None = None,
 ) -> Summary:
     """Compute every number of a report from its cases and their scores.
 
     The bounds are taken from what is `believed`, if that is given: they take longer than all the rest.
     """
-    scores = dict(per_case)
     micro = [round(score.score * MICRO) for _, score in per_case]
-    unit_means, units_passed = _units(cases, scores)
+    unit_means, units_passed = _units(units_of(cases, rule), dict(per_case))
     bounds = _bounds(unit_means, units_passed) if believed is None else _bounds_of(believed)
     faults = [fault_of(score) for _, score in per_case]
     costs = [score.cost_usd for _, score in per_case]
@@ -146,13 +155,53 @@ def fault_of(score: TrialScore) -> Fault | None:
     return next((fault for fault in (Fault.INFRASTRUCTURE, Fault.BENCH, Fault.SUT) if fault in faults), None)
 
 
-def _units(cases: Sequence[BenchCase], scores: Mapping[str, BenchScore]) -> tuple[list[int], int]:
-    """Return the mean micro-score of every family, and how many families passed whole."""
-    families: dict[str, list[BenchScore]] = {}
+def units_of(cases: Sequence[BenchCase], rule: UnitRule) -> list[list[str]]:
+    """Return the ids of the cases of every unit.
+
+    Cases of a family are one unit. By the rule of today so are cases with the same input, whatever their
+    families are called: a case that was copied fourteen times is not fourteen draws.
+    """
+    above: dict[str, str] = {}
+
+    def top(key: str) -> str:
+        while above.setdefault(key, key) != key:
+            above[key] = above[above[key]]
+            key = above[key]
+        return key
+
+    joins = rule == "family-or-input"
     for case in cases:
-        families.setdefault(case.family, []).append(scores[case.case_id])
-    means = [sum(round(s.score * MICRO) for s in members) // len(members) for members in families.values()]
-    return sorted(means), sum(all(score.passed for score in members) for members in families.values())
+        if joins and case.input_digest != _NO_INPUT:
+            above[top(f"input {case.input_digest}")] = top(_family(case))
+    units: dict[str, list[str]] = {}
+    for case in cases:
+        units.setdefault(top(_family(case)), []).append(case.case_id)
+    return list(units.values())
+
+
+def _family(case: BenchCase) -> str:
+    return f"family {case.family}"
+
+
+def _units(units: Sequence[Sequence[str]], scores: Mapping[str, BenchScore]) -> tuple[list[int], int]:
+    """Return the mean micro-score of every unit, and how many units passed whole."""
+    whole = [[scores[case_id] for case_id in unit] for unit in units]
+    means = [sum(round(score.score * MICRO) for score in members) // len(members) for members in whole]
+    return sorted(means), sum(all(score.passed for score in members) for members in whole)
+
+
+def mean_over_units(cases: Sequence[BenchCase], per_case: CaseScores) -> float:
+    """Return the mean of the units' scores, in which a large family weighs as much as a small one."""
+    means, _ = _units(units_of(cases, UNIT_RULE), dict(per_case))
+    return sum(means) / len(means) / MICRO
+
+
+def by_todays_units(started: RunStarted, report: BenchRunReport) -> BenchRunReport:
+    """Return a report with the numbers that it has by the rule of today; one of today as it is."""
+    if started.unit_rule == UNIT_RULE:
+        return report
+    summary = summarise(started.cases, report.per_case)
+    return report.model_copy(update={name: getattr(summary, name) for name in Summary.model_fields})
 
 
 def _gaffke(unit_means: Sequence[int]) -> float | None:

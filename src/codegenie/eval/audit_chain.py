@@ -3,7 +3,8 @@
 The procedure, for each file in order of its index:
  1. its bytes are the canonical JSON of one record of a known schema;
  2. its index is the next one and its `previous` is the hash of the bytes before it;
- 3. its kind follows from what the log says of its run: started once, resumed only in between, finished once;
+ 3. its kind follows from what the log says of its run: started once, resumed only in between, finished or
+    abandoned once;
  4. for a finish: the evidence covers the plan of its start exactly, every failure stands in the taxonomy of
     its start with that severity, and every score, aggregate and bound of the report is what the answers give.
 At the end HEAD names the number of records and the hash of the last one.
@@ -24,6 +25,7 @@ from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
 from codegenie.eval.evidence import (
     GENESIS,
     RECORD_OF_BODY,
+    AbandonedRecord,
     AnyRecord,
     ExamRecord,
     FinishedRecord,
@@ -134,7 +136,12 @@ _TAIL = re.compile(
 _TAIL_BYTES = 400
 
 # What a kind of record can have at most; those of a run grow with their cases and trials.
-_BYTES_OF_KIND = {b"run.started": RECORD_BYTES, b"run.resumed": 4_096, b"run.finished": RECORD_BYTES}
+_BYTES_OF_KIND = {
+    b"run.started": RECORD_BYTES,
+    b"run.resumed": 4_096,
+    b"run.abandoned": 4_096,
+    b"run.finished": RECORD_BYTES,
+}
 _SMALL_RECORD_BYTES = 1024 * 1024
 # No value of a record, its key and its comma are shorter than this on the average of some thousands.
 _LEAST_VALUE_BYTES = 8
@@ -151,7 +158,9 @@ def _most_values(file: str, raw: bytes) -> int:
     return _FREE_VALUES + min(len(raw) // _LEAST_VALUE_BYTES, RECORD_BYTES // LIMITS.bytes_per_value)
 
 
-def decode_record(file: str, raw: bytes) -> StartedRecord | ResumedRecord | FinishedRecord | ExamRecord:
+def decode_record(
+    file: str, raw: bytes
+) -> StartedRecord | ResumedRecord | AbandonedRecord | FinishedRecord | ExamRecord:
     """Read one record strictly (step 1): whatever else its bytes could say, they are not what we write."""
     values = _most_values(file, raw)
     try:
@@ -212,7 +221,7 @@ class ChainVerifier:
         if isinstance(record, StartedRecord):
             self.known_runs.add(record.run_id)
             self.open_runs[record.run_id] = record
-        elif isinstance(record, FinishedRecord):
+        elif isinstance(record, AbandonedRecord | FinishedRecord):
             del self.open_runs[record.run_id]
         self.before, self.link = self.link, self.link.after(raw)
 
@@ -230,11 +239,13 @@ class ChainVerifier:
                 raise broken(file, f"run {run_id} is resumed but was not under way")
             if record.body.finished_trials > len(started.body.cases) * started.body.trials:
                 raise broken(file, "more trials had finished than were planned")
-        elif isinstance(record, FinishedRecord):
+        elif isinstance(record, AbandonedRecord | FinishedRecord):
             if started is None:
-                raise broken(file, f"run {run_id} finishes but was not under way")
-            _check_times(file, started, record)
-            _check_finish(file, started.body, record, bounds=bounds)
+                how = "finishes" if isinstance(record, FinishedRecord) else "is abandoned"
+                raise broken(file, f"run {run_id} {how} but was not under way")
+            if isinstance(record, FinishedRecord):
+                _check_times(file, started, record)
+                _check_finish(file, started.body, record, bounds=bounds)
 
 
 def _check_start(file: str, started: RunStarted) -> None:
@@ -298,7 +309,8 @@ def _check_finish(file: str, started: RunStarted, record: FinishedRecord, *, bou
     with _typed_arithmetic(file):
         per_case = _recomputed(file, started, record.body.trials)
         # Resampling takes most of the time, and no other run is judged by these bounds.
-        summary = summarise(started.cases, per_case, None if bounds else report)
+        believed = None if bounds else report
+        summary = summarise(started.cases, per_case, started.unit_rule, believed=believed)
     if report.per_case != per_case:
         pairs = zip(report.per_case, per_case, strict=False)
         wrong = next((computed[0] for stored, computed in pairs if stored != computed), None)

@@ -16,6 +16,7 @@ import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 
 from codegenie.eval.bootstrap import Law, exact_law, resampled_sums, terms_above
 
@@ -34,6 +35,17 @@ _TIE = 1e-12  # relative; a level this close above a step of the exact law is on
 _MANY_RESAMPLES = 99_999
 _FEW_RESAMPLES = 9_999
 _MANY_UP_TO_UNITS = 200
+
+
+_THOUSANDTH = Decimal("0.001")
+
+
+def floor3(value: float) -> str:
+    """Show three decimals, rounded down: a bound is never shown higher than it is."""
+    # By its decimal digits: 0.57 * 1000 is less than 570.
+    return (
+        str(Decimal(repr(value)).quantize(_THOUSANDTH, ROUND_FLOOR)) if math.isfinite(value) else str(value)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,14 +33,18 @@ from codegenie.eval.models import (
     IsolationClass,
     Record,
     Selection,
+    Sentence,
     Severity,
     Share,
     SutBoundary,
     SutIdentity,
     Text,
+    UnitRule,
 )
 
 GENESIS = "0" * 64
+SUT_ENV = " --sut-env "
+"""Stands in a spec before each variable that was handed over."""
 # Places for the long lists of a record. Half a character stands in no text that can be written.
 _CASES, _PER_CASE, _TRIALS = "\ud800cases", "\ud800per_case", "\ud800trials"
 RunId = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
@@ -184,6 +188,10 @@ class IsolationProof(Record):
         return not self.unproved
 
 
+def _is_first_rule(rule: str) -> bool:
+    return rule == "family"
+
+
 class RunStarted(Record):
     """Everything that decides a run, written down before it."""
 
@@ -204,6 +212,8 @@ class RunStarted(Record):
     breakdown_keys: tuple[Code, ...]
     severities: Annotated[dict[str, Severity], AfterValidator(FrozenMap)]
     min_cases_for_promotion: Annotated[dict[str, Annotated[int, Field(ge=1)]], AfterValidator(FrozenMap)]
+    # By which rule the report counts its units. Left out of the spelling of records that are older than it.
+    unit_rule: Annotated[UnitRule, Field(exclude_if=_is_first_rule)] = "family"
 
 
 class RunResumed(Record):
@@ -212,6 +222,12 @@ class RunResumed(Record):
     finished_trials: Annotated[int, Field(ge=0)]
     # Trials for which the agent had been asked and nothing had come of it yet.
     interrupted_trials: Annotated[int, Field(ge=0, exclude_if=_is_nothing)] = 0
+
+
+class RunAbandoned(Record):
+    """A human closed a run that will not finish. It counts as failed, whatever it had measured."""
+
+    because: Sentence
 
 
 class RunFinished(Record):
@@ -257,6 +273,13 @@ class ResumedRecord(LogRecord):
     body: RunResumed
 
 
+class AbandonedRecord(LogRecord):
+    """When a run that never finished is closed as a failed one."""
+
+    kind: Literal["run.abandoned"] = "run.abandoned"
+    body: RunAbandoned
+
+
 class FinishedRecord(LogRecord):
     """When every planned trial has its score."""
 
@@ -272,12 +295,14 @@ class ExamRecord(LogRecord):
 
 
 AnyRecord = Annotated[
-    StartedRecord | ResumedRecord | FinishedRecord | ExamRecord, Field(discriminator="kind")
+    StartedRecord | ResumedRecord | AbandonedRecord | FinishedRecord | ExamRecord,
+    Field(discriminator="kind"),
 ]
 
 RECORD_OF_BODY: dict[type[Record], type[LogRecord]] = {
     RunStarted: StartedRecord,
     RunResumed: ResumedRecord,
+    RunAbandoned: AbandonedRecord,
     RunFinished: FinishedRecord,
     ExamFinished: ExamRecord,
 }
@@ -310,6 +335,11 @@ def reused_outputs(trials: Iterable[TrialEvidence]) -> int:
 def identity_digest(identity: SutIdentity) -> str:
     """Hash which system was measured."""
     return digest_json("sut-identity.v1", identity.model_dump(mode="json"))
+
+
+def agent_name(spec: str) -> str:
+    """Return what was named with --sut: a spec without the variables that were handed over."""
+    return spec.partition(SUT_ENV)[0]
 
 
 def implied_boundary(spec: str) -> SutBoundary | None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from codegenie.eval.aggregation import by_todays_units, mean_over_units
 from codegenie.eval.errors import BenchCaseDigestMismatch, BenchInvalid, TaskClassNotFound, TierConfigInvalid
 from codegenie.eval.files import UnsafeTree, read_whole_file
 from codegenie.eval.history import Look, RunEntry
@@ -59,16 +60,19 @@ class Gatekeeper:
             bench = bench_on_disk(entry.task_class, self._bench_root)
         except (BenchInvalid, BenchCaseDigestMismatch):
             bench = None
-        finished = self._log.finished(entry)
+        started, finished = self._log.started(entry), self._log.finished(entry)
         evidence = Evidence(
-            started=self._log.started(entry),
-            report=finished.report,
-            look=Look.of(finished, entry.started_at),
+            started=started,
+            report=by_todays_units(started, finished.report),
+            look=Look.of(finished, started, entry.started_at),
             other_looks=history.other_looks(entry),
             unfinished_runs=history.unfinished(entry),
+            abandoned_runs=history.abandoned(entry),
             runs_elsewhere=history.elsewhere(entry),
+            candidates_tried=history.candidates_tried(entry),
             resumed=entry.resumed,
             lost_trials=history.lost_trials(entry),
+            mean_over_units=mean_over_units(started.cases, finished.report.per_case),
             bench=bench,
         )
         return self._gate.evaluate(evidence, tier, self._clock.now())

@@ -59,10 +59,16 @@ class VerifiedLog:
 
     def finished(self, entry: RunEntry) -> RunFinished:
         """Return the finish of a run."""
+        if entry.abandoned is not None:
+            raise NotMeasured(
+                f"run {entry.run_id} was abandoned: {entry.abandoned}",
+                hint="it counts as a failed look; `codegenie eval run` measures again",
+            )
         if entry.finished_index is None:
             raise NotMeasured(
                 f"run {entry.run_id} has not finished",
-                hint="its command resumes it, with a store and without --no-cache",
+                hint="its command resumes it, with a store and without --no-cache; `codegenie eval abandon`"
+                " closes one that will not come back",
             )
         record = self._record(entry.finished_index)
         if not isinstance(record, FinishedRecord):

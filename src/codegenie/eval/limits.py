@@ -133,6 +133,8 @@ class Limits:
     cost_usd: float = 1e9
     # Importing an agent may load a large library once; longer is a hang.
     sut_check_seconds: float = 60.0
+    # A machine whose clock says that it is later is set wrong; what it would write bars an agent until then.
+    latest_year: int = 2060
     trials: int = 1_000
     concurrency: int = 256
     # Exact recursion is quadratic per evaluation: 0.04 s at 200 units, 1 s at 1,000 in pure Python.

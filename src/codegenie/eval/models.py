@@ -47,6 +47,9 @@ Share = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(quantise)]
 Cost = Annotated[float, Field(ge=0.0, le=LIMITS.cost_usd * LIMITS.trials)]
 """What a case cost: all of its trials."""
 
+UnitRule = Literal["family", "family-or-input"]
+"""Which cases are one unit: those of a family, or also those whose inputs are the same bytes."""
+
 
 class FrozenMap(dict[str, Any]):
     """A dictionary that nobody changes: `frozen` does not freeze what a record holds."""
@@ -73,6 +76,11 @@ Breakdown = Annotated[dict[str, Share], AfterValidator(_frozen)]
 
 # Which fields were given, as sets that equal records share: one of its own takes half of a record's memory.
 _GIVEN_FIELDS: dict[frozenset[str], set[str]] = {}
+
+
+def _is_none(value: object) -> bool:
+    """Leave a field out of the spelling of a record that is older than the field."""
+    return value is None
 
 
 class Record(BaseModel):
@@ -140,12 +148,23 @@ def _one_printable_line(text: str) -> str:
     return text
 
 
+def _says_something(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is blank")
+    return text
+
+
+Detail = Annotated[str, AfterValidator(_one_printable_line)]
+Sentence = Annotated[Detail, AfterValidator(_says_something)]
+"""What a human gives as a reason: one printable line that is not blank."""
+
+
 class FailureMode(Record):
     """One typed failure of one case."""
 
     code: Code
     severity: Severity
-    detail: Annotated[str, AfterValidator(_one_printable_line)] | None = None
+    detail: Detail | None = None
 
 
 class FailureModeSpec(Record):
@@ -290,6 +309,8 @@ class SutIdentity(Record):
     spec: Text
     version: Text | None = None
     digest: Digest | None = None
+    # Of the module's syntax tree: a comment makes other bytes, and no other agent. Older records have none.
+    syntax: Annotated[Digest | None, Field(exclude_if=_is_none)] = None
 
 
 class Summary(Record):

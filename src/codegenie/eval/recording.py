@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codegenie import __version__
-from codegenie.eval.aggregation import TrialKey
+from codegenie.eval.aggregation import UNIT_RULE, TrialKey
 from codegenie.eval.artifacts import (
     LARGEST_ARTIFACT,
     NOT_KEPT,
@@ -88,6 +88,7 @@ class RunParts:
             breakdown_keys=task_class.breakdown_keys,
             severities={code: spec.severity for code, spec in task_class.taxonomy.items()},
             min_cases_for_promotion=dict(task_class.min_cases_for_promotion),
+            unit_rule=UNIT_RULE,
         )
 
     def header(self, start: RunStarted, run_id: str, span: tuple[dt.datetime, dt.datetime]) -> RunHeader:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
 from codegenie.eval.aggregation import TrialKey, build_report, planned_trials, score_cases
-from codegenie.eval.errors import SettingsInvalid, SutSpecInvalid
+from codegenie.eval.errors import HarnessFailure, SettingsInvalid, SutSpecInvalid
 from codegenie.eval.evidence import TrialEvidence, boundary_problem, reused_outputs
 from codegenie.eval.fanout import fan_out
 from codegenie.eval.isolation.launcher import rubric_runner
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.loader import BenchRoot, load_cases, load_task_class
 from codegenie.eval.memory import Explain
 from codegenie.eval.models import BenchCase, BenchRunReport, RunOptions, RunPlan, Selection, TrialScore
@@ -29,7 +30,8 @@ from codegenie.eval.recording import RecordedRun, RunParts, RunRecord, begin_run
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.settling import settled
 from codegenie.eval.snapshot import CaseSnapshots, run_directory
-from codegenie.eval.suts.in_process import InProcessSut
+from codegenie.eval.suts.in_process import ForeignSut, InProcessSut
+from codegenie.eval.suts.specs import OWN_RUNNERS
 from codegenie.eval.trial import Budget, Stop, TrialParts, cancelled_evidence, run_trial
 
 
@@ -86,7 +88,8 @@ class Runner:
         options: RunOptions | None = None,
     ) -> RunPlan:
         """Load and check everything that will be run. Raises before any system under test is asked."""
-        place = Path(out_dir or DEFAULT_OUT_DIR).absolute()
+        # Resolved once: a link that is turned meanwhile must not take the finish to another log.
+        place = resolved(Path(out_dir or DEFAULT_OUT_DIR)).absolute()
         for kept in (place, None if options is None else options.cache_dir):
             _check_outside_benches(kept)
         task_class = load_task_class(task_class_name, bench_root=bench_root)
@@ -118,12 +121,7 @@ class Runner:
         stop: Stop | None = None,
     ) -> RecordedRun:
         """Like `execute`, and also say where in the log the run stands."""
-        sut = (
-            system_under_test if isinstance(system_under_test, SutRunner) else InProcessSut(system_under_test)
-        )
-        problem = boundary_problem(sut.identity, sut.boundary)
-        if problem:
-            raise SutSpecInvalid(f"the system under test contradicts itself: {problem}")
+        sut = _as_runner(system_under_test)
         stop = stop or Stop()
         async with AsyncExitStack() as held:
             directory = held.enter_context(run_directory())
@@ -144,6 +142,7 @@ class Runner:
     async def _recorded(self, run: RunParts, store: CaseStore) -> RecordedRun:
         """Write the start, run the trials, write the finish; what ends early stays open in the log."""
         plan, start = run.plan, run.start()
+        _check_clock(self._clock.now())
         resume = plan.options.cache_dir is not None and not plan.options.fresh
         record = begin_run(start, plan.out_dir, self._clock, resume=resume)
         record.shared_by(plan.options.concurrency)
@@ -207,6 +206,35 @@ class Runner:
             if key not in outcomes:
                 outcomes[key] = settled(cancelled_evidence(*key, parts.stop.reason))
         return outcomes
+
+
+def _check_clock(now: dt.datetime) -> None:
+    """Refuse a clock that is absurdly ahead: evidence from 2099 would be newer than any other until then."""
+    if now.year > LIMITS.latest_year:
+        raise HarnessFailure(
+            f"the clock of this machine says {now:%Y-%m-%d}", hint="set the clock, then run again"
+        )
+
+
+def resolved(path: Path) -> Path:
+    """Return where a path leads now, through every link in it; one without a link stays as it was given."""
+    try:
+        real = path.resolve()
+        return path if real == path.absolute() else real
+    except (OSError, RuntimeError) as error:
+        problem = getattr(error, "strerror", None) or "its links go in a circle"
+        raise SettingsInvalid(f"the path cannot be followed: {problem}", where=str(path)) from None
+
+
+def _as_runner(system: SystemUnderTest | SutRunner) -> SutRunner:
+    """Return a runner whose word on where the system runs can be taken."""
+    claimed = system if isinstance(system, SutRunner) else InProcessSut(system)
+    sut = claimed if type(claimed) in OWN_RUNNERS else ForeignSut(claimed)
+    for runner in (claimed, sut):
+        problem = boundary_problem(runner.identity, runner.boundary)
+        if problem:
+            raise SutSpecInvalid(f"the system under test contradicts itself: {problem}")
+    return sut
 
 
 def _check_outside_benches(kept: Path | None) -> None:

@@ -1,16 +1,18 @@
 """`trust-tiers.yaml` to the policy that the gate judges by. It lies outside every bench."""
 
+import datetime as dt
 import math
 import re
 from collections.abc import Iterable
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from codegenie.eval.canonical import digest_json
 from codegenie.eval.decoding import decode_yaml
 from codegenie.eval.errors import DecodingRefused, TierConfigInvalid
-from codegenie.eval.models import IDENTIFIER_PATTERN, Digest, FrozenMap, IsolationClass, Record
+from codegenie.eval.evidence import RunId
+from codegenie.eval.models import IDENTIFIER_PATTERN, Digest, FrozenMap, IsolationClass, Record, Sentence
 
 ISOLATION_ORDER: tuple[IsolationClass, ...] = get_args(IsolationClass)
 """Weakest first."""
@@ -35,11 +37,32 @@ DEFAULT_HELD_OUT = 5
 _DEFAULT_AGE_DAYS = 90
 _DEFAULT_ALPHA = 0.05
 _LARGEST_ALPHA = 0.2
-_KEYS = {"thresholds", "current_tiers", "minimum_isolation", "minimum_held_out", "maximum_age_days", "alpha"}
+_KEYS = {
+    "thresholds",
+    "current_tiers",
+    "minimum_isolation",
+    "minimum_held_out",
+    "maximum_age_days",
+    "alpha",
+    "waivers",
+}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class Waiver(Record):
+    """A human's word that an accident of one run is not held against its agent."""
+
+    refund: RunId
+    by: Sentence
+    on: dt.date
+    because: Sentence
 
 
 class TierPolicy(Record):
-    """What each tier asks for. The digest leaves out `current_tiers`: a human edits it after a promotion."""
+    """What each tier asks for.
+
+    The digest leaves out `current_tiers` and `waivers`: a human edits them after the runs they are about.
+    """
 
     thresholds: Annotated[dict[str, float], AfterValidator(FrozenMap)]
     minimum_isolation: Annotated[dict[str, IsolationClass], AfterValidator(FrozenMap)]
@@ -47,6 +70,7 @@ class TierPolicy(Record):
     maximum_age_days: Annotated[int, Field(ge=1)]
     alpha: Annotated[float, Field(gt=0, le=_LARGEST_ALPHA)]
     current_tiers: Annotated[dict[str, str], AfterValidator(FrozenMap)]
+    waivers: tuple[Waiver, ...] = ()
     digest: Digest
 
     def next_tier(self, task_class: str) -> str | None:
@@ -74,7 +98,9 @@ def read_policy(raw: bytes, where: str) -> TierPolicy:
         "alpha": reader.alpha(),
     }
     digest = digest_json("policy.v1", {**decided, "thresholds": list(thresholds.items())})
-    return TierPolicy(**decided, current_tiers=reader.current_tiers(tiers), digest=digest)
+    return TierPolicy(
+        **decided, current_tiers=reader.current_tiers(tiers), waivers=reader.waivers(), digest=digest
+    )
 
 
 class _Reader:
@@ -164,7 +190,39 @@ class _Reader:
             self._check_tiers(f"current_tiers.{task_class}", [tier], tiers)
         return given
 
+    def waivers(self) -> tuple[Waiver, ...]:
+        given = self._document.get("waivers", [])
+        if not isinstance(given, list):
+            raise self._error("waivers is not a list")
+        waivers = tuple(self._waiver(number, entry) for number, entry in enumerate(given, 1))
+        if len({waiver.refund for waiver in waivers}) < len(waivers):
+            raise self._error("waivers names a run twice")
+        return waivers
+
+    def _waiver(self, number: int, entry: object) -> Waiver:
+        if not isinstance(entry, dict):
+            raise self._error(f"waiver {number} is not a mapping")
+        # Strict records take dates as dates, and YAML is read without them.
+        on = entry.get("on")
+        try:
+            date = dt.date.fromisoformat(on) if isinstance(on, str) and _DATE.fullmatch(on) else None
+        except ValueError:
+            date = None
+        if date is None:
+            raise self._error(f"waiver {number}: on is {ascii(on)[:40]}, not a date such as 2026-11-21")
+        try:
+            return Waiver(**{**entry, "on": date})
+        except (ValidationError, TypeError) as error:
+            raise self._error(f"waiver {number}: {_problem(error)}") from None
+
     def _check_tiers(self, name: str, given: Iterable[object], tiers: list[str]) -> None:
         for tier in given:
             if tier not in tiers:
                 raise self._error(f"{name} names the tier {ascii(tier)[:40]}, which has no threshold")
+
+
+def _problem(error: ValidationError | TypeError) -> str:
+    if isinstance(error, TypeError):
+        return "its keys are not words"
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{ascii('.'.join(map(str, first['loc'])))[1:-1][:80]}: {first['msg']}"

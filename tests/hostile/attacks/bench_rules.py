@@ -12,11 +12,10 @@ from codegenie.eval.gating import load_policy
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.ports import SutCase, SutResult
 from codegenie.eval.registry import TaskClassRegistry, register_task_class
-from codegenie.eval.suts.own import NullSut
 from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
 from tests.command_line import answered, call, eval_argv
 from tests.hostile.tampering import SECRET, Agent, all_met, attempt, bench_with, met, undeserved
-from tests.hostile.workshop import refused
+from tests.hostile.workshop import ForeignAgent, refused
 from tests.portfolio.stage import Outcome, attack, files_that_hold, twin
 from tests.stub_bench import Edit, appended, in_turn, link, removed, replaced, write_manifest, written
 
@@ -235,10 +234,10 @@ def _verdict_on(room: Path, lowered: str, *, while_it_runs: bool) -> Outcome:
     reviewed = (directory / TAXONOMY).read_bytes()
     if while_it_runs:
         replaced(TAXONOMY, block, block.replace("block", "info"))(directory)
-    attempt(room, NullSut(), policy_digest=policy.digest)
+    attempt(room, ForeignAgent(reply=lambda _case: {}), policy_digest=policy.digest)
     (directory / TAXONOMY).write_bytes(reviewed)
-    argv = eval_argv("promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", str(room / "runs"), "--json")
-    verdict = answered(call(argv, room))
+    asked = ("promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", str(room / "runs"), "--json")
+    verdict = answered(call(eval_argv(*asked, "--run", "latest"), room))
     reasons = [reason.partition(":")[0] for reason in verdict["reasons"]]
     return Outcome(" ".join([verdict["verdict"], *reasons]))
 

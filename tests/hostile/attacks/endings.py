@@ -133,7 +133,8 @@ def verdict_on(room: Path, agent: ForeignAgent) -> Outcome:
     """Ask the gate about a run, as a pipeline would: by the exit code."""
     digest = policy_in(room, "thresholds: {bronze: 0.01}\n").digest
     record_run(write_bench(room / "bench"), room / "runs", agent, policy_digest=digest)
-    said = ask(room, "promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "runs")
+    asked = ("promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "runs", "--run", "latest")
+    said = ask(room, *asked)
     wrong = said.code == 0 and "insufficient" in said.out
     return Outcome(f"exit {said.code}", "a pipeline goes on after a no" if wrong else None)
 

@@ -97,6 +97,7 @@ def stored_numbers_as_they_are(room: Path) -> Outcome:
 def report_of_another_boundary(room: Path) -> Outcome:
     def forgery(_start: Record, finish: Record) -> None:
         finish["body"]["report"]["sut_boundary"] = "process"
+        finish["body"]["report"]["sut"]["spec"] = "python:agent:solve"
 
     return judged(room, right_answer, forgery, "an agent inside the harness's process is evidence")
 

@@ -217,8 +217,8 @@ def one_model_twice(room: Path) -> Outcome:
     return two_models(room, "it")
 
 
-def judged(room: Path) -> str:
-    _, verdict = ask(room, "promote-verdict", TASK_CLASS, "--tier", "bronze")
+def judged(room: Path, *whose: str) -> str:
+    _, verdict = ask(room, "promote-verdict", TASK_CLASS, "--tier", "bronze", *whose)
     reasons = sorted({reason.partition(":")[0] for reason in verdict["reasons"]})
     return ": ".join([verdict["verdict"], *reasons])
 
@@ -257,7 +257,7 @@ def aged(room: Path, *, old: bool) -> str:
     ask(room, "run", TASK_CLASS, "--sut", "python:agents:solve", "-q")
     if old:
         forge(room / RUNS, 2, lambda record: record.update(recorded_at="2020-01-01T00:00:00Z"))
-    return judged(room)
+    return judged(room, "--sut", "python:agents:solve")
 
 
 @attack("old_run_resumed_today")

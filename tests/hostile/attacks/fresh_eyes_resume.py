@@ -144,7 +144,7 @@ def stopped_while_it_is_judged(room: Path, version: str | None) -> Outcome:
         asyncio.get_running_loop().call_soon(stop.everything, "Ctrl-C")
         return right_about(case)
 
-    agent = ForeignAgent(SutIdentity(spec="foreign", version=version), reply=reply)
+    agent = ForeignAgent(SutIdentity(spec="command:foreign", version=version), reply=reply)
     record_run(root, room / "runs", agent, stop=stop, cache_dir=room / "cache")
     agent.reply = right_about
     record_run(root, room / "runs", agent, cache_dir=room / "cache")

@@ -59,7 +59,7 @@ for _scenario in (
 @attack("output_of_another_agent")
 def output_of_another_agent(room: Path) -> Outcome:
     bench = measured(room)
-    bench.sut = NotingSut(SutIdentity(spec="noting", version="2"), answer=WRONG)
+    bench.sut = NotingSut(SutIdentity(spec="command:noting", version="2"), answer=WRONG)
     return again(bench)
 
 
@@ -130,7 +130,7 @@ def as_many_trials_as_before(room: Path) -> Outcome:
 def score_of_another_output(room: Path) -> Outcome:
     bench = measured(room)
     # Without a version an agent is asked again, and this one has got worse.
-    bench.sut = NotingSut(SutIdentity(spec="noting"), answer=WRONG)
+    bench.sut = NotingSut(SutIdentity(spec="command:noting"), answer=WRONG)
     return again(bench)
 
 

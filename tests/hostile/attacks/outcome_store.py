@@ -87,7 +87,7 @@ def a_score_that_was_given(room: Path) -> Outcome:
 def entry_of_another_key(room: Path) -> Outcome:
     bench = measured(room, "it is one")
     better = entry_of(bench, "outputs")
-    bench.sut = NotingSut(SutIdentity(spec="noting", version="2"), answer=WRONG)
+    bench.sut = NotingSut(SutIdentity(spec="command:noting", version="2"), answer=WRONG)
     bench.run()
     (worse,) = set((bench.store / "outputs").rglob("*.json")) - {better}
     shutil.copyfile(better, worse)

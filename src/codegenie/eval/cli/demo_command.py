@@ -15,11 +15,12 @@ from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.run_command import record_until_signal
 from codegenie.eval.cli.settings import json_option
 from codegenie.eval.errors import IntegrityError
+from codegenie.eval.estimators import floor3
 from codegenie.eval.gating import Gatekeeper, load_policy
 from codegenie.eval.inspection import verify_log
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
 from codegenie.eval.promotion import PromotionVerdict
-from codegenie.eval.reporting.terminal import floor3, render_report
+from codegenie.eval.reporting.terminal import render_report
 from codegenie.eval.reporting.verdicts import render_verdict
 from codegenie.eval.runner import Runner, SystemClock
 from codegenie.eval.shipped import write_shipped

@@ -10,6 +10,7 @@ import click
 
 from codegenie.eval.bundles import opened_log
 from codegenie.eval.loader import BenchRoot
+from codegenie.eval.runner import resolved
 from codegenie.eval.sanitising import printable
 from codegenie.eval.shipped import Benches
 
@@ -43,7 +44,8 @@ def ended_in_order(signals: Sequence[signal.Signals] = _SIGNALS) -> Iterator[Non
 def log_until_signal(path: Path) -> Iterator[Path]:
     """Give the directory of a log or of an unpacked bundle, which goes also when the command is ended."""
     with ended_in_order(), opened_log(path) as directory:
-        yield directory
+        # Resolved once: a link that is turned meanwhile must not change the log that is read.
+        yield resolved(directory)
 
 
 @contextmanager

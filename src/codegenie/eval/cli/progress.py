@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from codegenie.eval.estimators import floor3
 from codegenie.eval.evidence import TrialEvidence
 from codegenie.eval.models import Severity, TrialScore
 from codegenie.eval.ports import Progress
-from codegenie.eval.reporting.terminal import floor3
 
 _REDRAW_SECONDS = 0.1
 

@@ -1,5 +1,6 @@
 """`codegenie eval promote-verdict`: what the verified log proves, against the policy. It only advises."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,26 +15,37 @@ from codegenie.eval.cli.settings import (
     out_option,
     tiers_option,
 )
-from codegenie.eval.errors import NotMeasured, TierConfigInvalid
+from codegenie.eval.errors import (
+    IntegrityError,
+    NotMeasured,
+    SettingsInvalid,
+    SutSpecInvalid,
+    TierConfigInvalid,
+)
 from codegenie.eval.gating import Gatekeeper, bench_on_disk, load_policy
 from codegenie.eval.history import RunEntry
 from codegenie.eval.inspection import VerifiedLog, expect_head, verify_log
+from codegenie.eval.models import SutIdentity
+from codegenie.eval.ports import SutRunner
 from codegenie.eval.reporting.verdicts import render_verdict
 from codegenie.eval.runner import SystemClock
+from codegenie.eval.suts.specs import agent_on_disk
 
 
 @click.command("promote-verdict")
 @click.argument("task_class")
 @click.option("--tier", required=True, help="The tier that is asked for.")
+@click.option("--sut", metavar="SPEC", help="Whose newest run is judged, as `run --sut` names it.")
 @out_option
 @bench_root_option
 @tiers_option
-@click.option("--run", "run_id", metavar="ID", help="Judge this run; the newest whole one otherwise.")
+@click.option("--run", "run_id", metavar="ID", help="Judge this run, whatever the agent on disk is now.")
 @expect_head_option
 @json_option
 def command(
     task_class: str,
     tier: str,
+    sut: str | None,
     out: str,
     bench_root: Sequence[str],
     tiers: str,
@@ -43,7 +55,7 @@ def command(
 ) -> int:
     """Say whether the log proves TASK_CLASS sufficient for a tier. A human promotes.
 
-    Exits with 0 if it is sufficient, with 1 if not, with 4 if there is no run to judge.
+    Exits with 0 if it is sufficient, with 1 if not, with 4 if there is no run of this agent to judge.
     """
     policy = load_policy(Path(tiers))
     if policy is None:
@@ -56,7 +68,10 @@ def command(
         log = verify_log(directory, SystemClock())
         if expected is not None:
             expect_head(log, expected)
-        entry = _chosen(log, task_class, run_id)
+        entry = _newest(log, task_class, sut) if run_id is None else _named(log, task_class, sut, run_id)
+        measured = log.finished(entry).report.sut
+        if run_id is None:
+            _check_agent(entry, measured, directory if Path(out).is_dir() else None)
         # A bench that does not hold is a broken claim (exit 3 or 2), not a weak one.
         roots = benches.roots_of(task_class)
         bench_on_disk(task_class, roots)
@@ -70,17 +85,64 @@ def command(
     return 0 if verdict.verdict == "sufficient" else 1
 
 
-def _chosen(log: VerifiedLog, task_class: str, run_id: str | None) -> RunEntry:
-    if run_id is None:
-        newest = log.history.newest_whole(task_class)
-        if newest is None:
-            raise NotMeasured(
-                f"there is no finished run of all cases of {task_class!a}",
-                where=str(log.directory),
-                hint="`codegenie eval run` without --cases makes one",
-            )
-        return newest
+def _named(log: VerifiedLog, task_class: str, sut: str | None, run_id: str) -> RunEntry:
+    """Return the run with an id; it must be of this class, and of this agent if one is named."""
     entry = log.find(run_id)
     if entry.task_class != task_class:
         raise NotMeasured(f"run {entry.run_id} is one of {entry.task_class}, not of {task_class!a}")
+    if sut is not None and entry.agent != sut:
+        raise SettingsInvalid(f"run {entry.run_id} is one of {entry.agent}, not of {sut!a}")
     return entry
+
+
+def _newest(log: VerifiedLog, task_class: str, sut: str | None) -> RunEntry:
+    """Return the newest start of one agent; who that is, nobody guesses."""
+    agents = log.history.agents(task_class)
+    if sut is None and len(agents) > 1:
+        raise SettingsInvalid(
+            f"the log holds runs of {task_class} by several systems: {', '.join(agents)}",
+            where=str(log.directory),
+            hint="name one with --sut, or a run with --run",
+        )
+    agent = sut if sut is not None else next(iter(agents), None)
+    entry = None if agent is None else log.history.newest_start(task_class, agent)
+    if entry is None:
+        whose = "" if agent is None else f" by {agent!a}"
+        raise NotMeasured(
+            f"there is no finished run of all cases of {task_class!a}{whose}",
+            where=str(log.directory),
+            hint="`codegenie eval run` without --cases makes one",
+        )
+    return entry
+
+
+def _check_agent(entry: RunEntry, measured: SutIdentity, log: Path | None) -> None:
+    """Refuse to judge an agent that is not the one that was measured: the verdict would be another's.
+
+    Without a log of one's own, in a bundle, nothing is looked up: it must not say what is imported here.
+    """
+    # Those that run elsewhere are never sufficient, so nothing hangs on where they lie.
+    if entry.sut_boundary != "process":
+        return
+    hint = "measure it again, or name the run with --run to judge what was measured then"
+    if log is None:
+        raise NotMeasured(
+            f"a bundle does not say whether {entry.agent} is the agent that lies here", hint=hint
+        )
+    try:
+        agent = agent_on_disk(measured, log)
+        if (agent.identity.spec, agent.identity.digest) != (measured.spec, measured.digest):
+            raise NotMeasured(f"{entry.agent} is not the agent that run {entry.run_id} measured", hint=hint)
+        asyncio.run(_prepared(agent))
+    except (SutSpecInvalid, IntegrityError, OSError) as refusal:
+        message = getattr(refusal, "message", None) or str(refusal)
+        raise NotMeasured(
+            f"{entry.agent} is not there as run {entry.run_id} measured it: {message}", hint=hint
+        ) from None
+
+
+async def _prepared(agent: SutRunner) -> None:
+    try:
+        await agent.prepare()
+    finally:
+        await agent.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from codegenie.eval.aggregation import mean_over_units
 from codegenie.eval.cli.ending import benches_until_signal
 from codegenie.eval.cli.progress import progress_for
 from codegenie.eval.cli.settings import (
@@ -144,9 +145,9 @@ def command(
         recorded, signal_code = asyncio.run(record_until_signal(plan, sut, quiet=quiet, verbose=verbose))
         verdict = _verdict(recorded, plan, policy)
     if as_json:
-        click.echo(json.dumps(_document(recorded, verdict), indent=2))
+        click.echo(json.dumps(_document(recorded, verdict, plan), indent=2))
     else:
-        click.echo("\n".join(_lines(recorded, verdict, fresh=fresh)))
+        click.echo("\n".join(_lines(recorded, verdict, plan)))
     return signal_code or (0 if _measured(recorded.report) else _NOT_MEASURED)
 
 
@@ -165,23 +166,25 @@ def _verdict(recorded: RecordedRun, plan: RunPlan, policy: TierPolicy | None) ->
     return Gatekeeper(log, policy, bench_root, SystemClock()).judge(entry, tier)
 
 
-def _document(recorded: RecordedRun, verdict: PromotionVerdict | None) -> dict[str, Any]:
+def _document(recorded: RecordedRun, verdict: PromotionVerdict | None, plan: RunPlan) -> dict[str, Any]:
     return {
         "schema": "codegenie.eval.run/1",
         "report": recorded.report.model_dump(mode="json"),
         "chain_head": recorded.chain_head,
         "verdict": None if verdict is None else verdict.model_dump(mode="json"),
         "notes": [*filter(None, [nothing_judged(recorded.report)]), *recorded.notes],
+        "mean_over_units": mean_over_units(plan.cases, recorded.report.per_case),
     }
 
 
-def _lines(recorded: RecordedRun, verdict: PromotionVerdict | None, *, fresh: bool) -> list[str]:
-    report = recorded.report
-    lines = render_report(report, recorded.reused)
+def _lines(recorded: RecordedRun, verdict: PromotionVerdict | None, plan: RunPlan) -> list[str]:
+    over_units = mean_over_units(plan.cases, recorded.report.per_case)
+    lines = render_report(recorded.report, recorded.reused, over_units)
     if verdict is not None:
-        lines += ["", "next tier", *render_verdict(verdict), *render_missing(verdict, report)]
+        lines += ["", "next tier", *render_verdict(verdict), *render_missing(verdict, recorded.report)]
     if recorded.chain_head is None:
         # A new measurement resumes nothing, itself included.
+        fresh = plan.options.fresh
         command = "the same command without --no-cache" if fresh else "the same command"
         lines.append(f"the run is not finished: {command} takes it up where it stopped")
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from codegenie.eval.aggregation import mean_over_units
 from codegenie.eval.artifacts import NOT_KEPT, why_not_kept
 from codegenie.eval.changes import Origin, origin_of, trial_change
 from codegenie.eval.cli.ending import log_until_signal
@@ -57,8 +58,9 @@ def command(
 
 def _shown_run(log: VerifiedLog, entry: RunEntry) -> tuple[dict[str, Any], list[str]]:
     finished = log.finished(entry)
-    lines = render_report(finished.report, reused_outputs(finished.trials))
-    return {"report": finished.report.model_dump(mode="json")}, lines
+    over_units = mean_over_units(log.started(entry).cases, finished.report.per_case)
+    lines = render_report(finished.report, reused_outputs(finished.trials), over_units)
+    return {"report": finished.report.model_dump(mode="json"), "mean_over_units": over_units}, lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,12 @@ def _facts(verification: Verification) -> dict[str, Any]:
         "chain_head": log.hashes[-1] if log.link and log.hashes else None,
         "records": len(log.hashes),
         "runs": len(log.history.runs),
-        "unfinished_runs": [run.run_id for run in log.history.runs.values() if run.finished_index is None],
+        "unfinished_runs": [run.run_id for run in log.history.runs.values() if run.is_open],
+        "abandoned_runs": {
+            run.run_id: printable(run.abandoned)
+            for run in log.history.runs.values()
+            if run.abandoned is not None
+        },
         "artifacts_checked": log.artifacts_checked,
         "artifacts_missing": log.artifacts_missing,
         "benches_changed": verification.benches_changed,
@@ -130,6 +135,17 @@ def _facts(verification: Verification) -> dict[str, Any]:
     }
 
 
+def _failed_runs(document: dict[str, Any]) -> list[str]:
+    unfinished = [
+        f"unfinished    {run} started and has not finished; it counts as failed"
+        for run in document["unfinished_runs"]
+    ]
+    return unfinished + [
+        f"abandoned     {run} counts as failed: {because}"
+        for run, because in document["abandoned_runs"].items()
+    ]
+
+
 def _lines(document: dict[str, Any]) -> list[str]:
     counts = ", ".join(
         counted(document[key], what)
@@ -145,10 +161,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
         ]
     if document["chain_head"]:
         lines.append(f"head          {document['chain_head']}")
-    lines += [
-        f"unfinished    {run} started and has not finished; it counts as failed"
-        for run in document["unfinished_runs"]
-    ]
+    lines += _failed_runs(document)
     lines += [
         f"bench         {name} has changed since its newest run" for name in document["benches_changed"]
     ]

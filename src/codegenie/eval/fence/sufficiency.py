@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from codegenie.eval.estimators import clopper_pearson_lower
+from codegenie.eval.aggregation import UNIT_RULE, units_of
+from codegenie.eval.estimators import clopper_pearson_lower, floor3
 from codegenie.eval.fence.findings import Notes, Spot
 from codegenie.eval.models import BenchCase
-from codegenie.eval.reporting.terminal import floor3
 from codegenie.eval.tiers import DEFAULT_HELD_OUT, DEFAULT_THRESHOLDS
 from codegenie.eval.wording import counted
 
@@ -36,7 +36,7 @@ def inspect_tiers(
             f" {DEFAULT_HELD_OUT} are needed"
         )
         notes.add("F041", where, message)
-    units = len({case.family for case in known}) + unread
+    units = len(units_of(known, UNIT_RULE)) + unread
     for tier in declared:
         threshold = DEFAULT_THRESHOLDS.get(tier, 0.0)
         bound = clopper_pearson_lower(units, units)

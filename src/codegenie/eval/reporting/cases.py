@@ -1,7 +1,7 @@
 """One trial of one case as lines of text."""
 
+from codegenie.eval.estimators import floor3
 from codegenie.eval.evidence import UNRETURNED_WORDS, Answer, TrialEvidence, was_judged, was_unreturned
-from codegenie.eval.reporting.terminal import floor3
 from codegenie.eval.settling import settled
 
 

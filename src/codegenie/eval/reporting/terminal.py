@@ -4,24 +4,28 @@ Everything that is shown was made printable when it was stored; ids are plain AS
 """
 
 from collections.abc import Iterator
-from decimal import ROUND_FLOOR, Decimal
 
+from codegenie.eval.estimators import floor3
 from codegenie.eval.models import BenchRunReport, BenchScore, Severity
 from codegenie.eval.wording import counted
 
 _SHOWN = 20
 _REASONS = 3
-_THOUSANDTH = Decimal("0.001")
+# Beyond this, the mean over units and the mean over cases tell two stories.
+_APART = 0.1
 
 
-def render_report(report: BenchRunReport, reused: int = 0) -> list[str]:
-    """Return the closing table of a run, of which so many outputs come from the store."""
+def render_report(report: BenchRunReport, reused: int = 0, over_units: float | None = None) -> list[str]:
+    """Return the closing table of a run, of which so many outputs come from the store.
+
+    `over_units` is the mean over units, which a report alone does not know.
+    """
     blocked = [(case_id, score) for case_id, score in report.per_case if _blocking(score)]
     missed = [
         (case_id, score) for case_id, score in report.per_case if not score.passed and not _blocking(score)
     ]
     return [
-        *_headline(report, reused),
+        *_headline(report, reused, over_units),
         *_section("blocked", blocked),
         *_section("not passed", missed),
         f"passed           {report.passed_count} of {counted(len(report.per_case), 'case')}",
@@ -35,7 +39,7 @@ def nothing_judged(report: BenchRunReport) -> str | None:
     return "every case is a fault of the bench, and nothing is known of the agent: mend the rubric"
 
 
-def _headline(report: BenchRunReport, reused: int) -> Iterator[str]:
+def _headline(report: BenchRunReport, reused: int, over_units: float | None) -> Iterator[str]:
     state = "complete" if report.complete else "INCOMPLETE"
     if report.selection.kind == "partial":
         state += f", PARTIAL ({len(report.per_case)} of {counted(report.selection.available_cases, 'case')})"
@@ -54,6 +58,9 @@ def _headline(report: BenchRunReport, reused: int) -> Iterator[str]:
     also = "" if gaffke is None else f" · Gaffke {floor3(gaffke)} on unit means"
     yield f"certified 95 %   {floor3(report.certified_lower_95)} on {units}{also}"
     yield f"mean             {floor3(report.mean_score)} ± {report.score_stddev:.3f}"
+    if over_units is not None:
+        yield f"mean over units  {floor3(over_units)}"
+    yield from render_means(report.mean_score, over_units)
     yield (
         f"verdicts         {report.scored_count} scored · {counted(report.sut_fault_count, 'SUT fault')} · "
         f"{counted(report.bench_fault_count, 'bench fault')} · "
@@ -88,7 +95,10 @@ def _blocking(score: BenchScore) -> bool:
     return any(mode.severity is Severity.BLOCK for mode in score.failure_modes)
 
 
-def floor3(value: float) -> str:
-    """Show three decimals, rounded down: a bound is never shown higher than it is."""
-    # By its decimal digits: 0.57 * 1000 is less than 570.
-    return str(Decimal(repr(value)).quantize(_THOUSANDTH, ROUND_FLOOR))
+def render_means(over_cases: float, over_units: float | None) -> list[str]:
+    """Say in words when large units came out otherwise than small ones: bounds count every unit once."""
+    if over_units is None or not abs(over_units - over_cases) > _APART:
+        return []
+    how = ("lower", "worse") if over_cases < over_units else ("higher", "better")
+    means = f"the mean over cases ({floor3(over_cases)}) is {how[0]} than over units ({floor3(over_units)})"
+    return [f"  {means}: large families came out {how[1]} than small ones, and the bounds count each once"]

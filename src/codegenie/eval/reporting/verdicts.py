@@ -2,9 +2,11 @@
 
 from codegenie.eval.models import BenchRunReport, Severity
 from codegenie.eval.promotion import PromotionVerdict
+from codegenie.eval.reporting.terminal import render_means
 from codegenie.eval.wording import counted
 
 _SHOWN = 10
+_DIGITS = 12
 
 
 def render_verdict(verdict: PromotionVerdict) -> list[str]:
@@ -13,36 +15,63 @@ def render_verdict(verdict: PromotionVerdict) -> list[str]:
         f"{verdict.tier:16} {verdict.verdict} for {verdict.task_class} · {verdict.sut} · run {verdict.run_id}"
     ]
     lines += [f"  {reason}" for reason in verdict.reasons]
+    lines.append(_agent(verdict))
     if verdict.looks > 1:
         lines.append(f"  this agent was measured {verdict.looks} times on these cases; every look counts")
     if verdict.resumed:
         lines.append(
-            f"  taken up again {counted(verdict.resumed, 'time')}; what was in flight was measured again"
+            f"  taken up again {counted(verdict.resumed, 'time')}; what was in flight was asked again"
         )
-    if verdict.runs_elsewhere:
-        elsewhere = counted(verdict.runs_elsewhere, "run")
-        lines.append(f"  not counted: {elsewhere} of this agent under other names, cases or rubrics")
+    lines += [
+        f"  {counted(units, 'unit')} of run {run_id} asked twice, after an end without an outcome: not passed"
+        for run_id, units in verdict.interrupted_units.items()
+    ]
+    lines += [
+        f"  waived for run {waiver.refund} by {waiver.by} on {waiver.on}: {waiver.because}"
+        for waiver in verdict.waivers
+    ]
+    lines += _tried(verdict)
+    if verdict.mean_over_cases is not None:
+        lines += render_means(verdict.mean_over_cases, verdict.mean_over_units)
+    lines += [f"  {note}" for note in verdict.notes]
     if verdict.verdict == "sufficient":
         lines += _promise(verdict)
     return lines
 
 
+def _agent(verdict: PromotionVerdict) -> str:
+    version = "without a version" if verdict.sut_version is None else f"version {verdict.sut_version}"
+    identity = (verdict.sut_identity_digest or "unknown")[:_DIGITS]
+    return f"  agent {verdict.sut}, {version}, identity {identity}"
+
+
+def _tried(verdict: PromotionVerdict) -> list[str]:
+    lines = [f"  other candidates tried on these cases: {verdict.candidates_tried - 1}"]
+    if verdict.runs_elsewhere:
+        runs = counted(verdict.runs_elsewhere, "run")
+        lines.append(f"  not counted: {runs} of this class by other candidates, or on other cases or rubrics")
+    return lines
+
+
 def _promise(verdict: PromotionVerdict) -> list[str]:
-    lines = [
+    """Say how often the gate errs where that is known: where nothing else was tried on these cases."""
+    if verdict.candidates_tried > 1 or verdict.runs_elsewhere:
+        return [
+            "  how often the best of several tries gets here by chance is not known, so no rate is claimed;",
+            "  a human promotes: edit current_tiers",
+        ]
+    return [
         f"  if the true share of units passed were below {verdict.threshold}, this gate would have",
         f"  passed it at most {verdict.alpha * 100:g} % of the time; a human promotes: edit current_tiers",
     ]
-    if verdict.sut_boundary == "harness":
-        lines.append(f"  {verdict.sut} is the harness's own and no agent: this shows what the bench can show")
-    return lines
 
 
 def render_missing(verdict: PromotionVerdict, report: BenchRunReport) -> list[str]:
     """Say what would have to change for the tier: more units, and which cases block."""
     lines = []
     needed = verdict.units_needed
-    if needed is not None and report.units < needed:
-        more = counted(needed - report.units, "more unit")
+    if needed is not None and verdict.units < needed:
+        more = counted(needed - verdict.units, "more unit")
         lines.append(f"  no result can certify {verdict.threshold} without {more}")
     blocked = [
         case_id

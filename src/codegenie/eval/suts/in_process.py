@@ -91,6 +91,29 @@ class _CallThread:
         return encode_result(await returned if inspect.isawaitable(returned) else returned)
 
 
+class ForeignSut(SutRunner):
+    """A runner that somebody else wrote: code of the caller, in our process, whatever it says of itself."""
+
+    boundary: SutBoundary = "in-process"
+
+    def __init__(self, runner: SutRunner) -> None:
+        self.identity = runner.identity
+        self.wants_input = runner.wants_input
+        self._runner = runner
+
+    async def prepare(self) -> None:
+        """Let it prepare."""
+        await self._runner.prepare()
+
+    async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
+        """Let it answer."""
+        return await self._runner.ask(case, seconds)
+
+    async def close(self) -> None:
+        """Let it close."""
+        await self._runner.close()
+
+
 class InProcessSut(SutRunner):
     """Asks a caller's object, one thread per call under way."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from codegenie.eval.errors import SutChanged, SutSpecInvalid
+from codegenie.eval.evidence import SUT_ENV
 from codegenie.eval.keepers import keeper_pool
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutBoundary, SutIdentity
@@ -24,6 +25,7 @@ from codegenie.eval.processes import ProcessEnd, ProcessRequest
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.snapshot import run_directory
 from codegenie.eval.streams import read_head, stream_file
+from codegenie.eval.suts.fingerprints import syntax_digest, variable_fingerprint
 from codegenie.eval.suts.raised import RAISED_BYTES
 from codegenie.eval.suts.results import read_raised, read_result
 
@@ -47,11 +49,6 @@ def sut_environment(names: Sequence[str], environment: Mapping[str, str], home: 
             )
         allowed[name] = environment[name]
     return {**allowed, **private}
-
-
-def _fingerprint(value: str) -> str:
-    """Return 16 bits of a hash: they tell two models apart, and tell a reader of the log nothing of a key."""
-    return hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:4]
 
 
 def find_module_file(module: str, import_from: str) -> Path:
@@ -85,17 +82,39 @@ class _Called:
     log: bytes
 
 
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def _parts(reference: str) -> tuple[str, str]:
+    """Return module and attribute, in the one way in which an agent is named."""
+    module, separator, attribute = reference.partition(":")
+    if not separator or not _DOTTED.fullmatch(module) or not _DOTTED.fullmatch(attribute):
+        raise SutSpecInvalid(f"'python:{reference}' is not python:module:attr")
+    # `solve.__call__` is `solve` under another name, and so on without end: one agent, as many candidates.
+    special = [name for name in attribute.split(".") if name.startswith("__") and name.endswith("__")]
+    if special:
+        raise SutSpecInvalid(
+            f"'python:{reference}' goes through {special[0]}, so that one agent would have many names",
+            hint="name the function, the class or the object itself",
+        )
+    return module, attribute
+
+
 class PythonSut(SutRunner):
     """Calls a function of a module in a fresh interpreter for each case."""
 
     boundary: SutBoundary = "process"
     wants_input = True
 
-    def __init__(self, reference: str, *, version: str | None = None, pass_names: Sequence[str] = ()) -> None:
-        module, separator, attribute = reference.partition(":")
-        dotted = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-        if not separator or not dotted.fullmatch(module) or not dotted.fullmatch(attribute):
-            raise SutSpecInvalid(f"'python:{reference}' is not python:module:attr")
+    def __init__(
+        self,
+        reference: str,
+        *,
+        version: str | None = None,
+        pass_names: Sequence[str] = (),
+        salt: bytes = b"",
+    ) -> None:
+        module, attribute = _parts(reference)
         self._import_from = str(Path.cwd())
         self._environment = dict(os.environ)
         self._pass_names = tuple(pass_names)
@@ -103,11 +122,20 @@ class PythonSut(SutRunner):
         file = find_module_file(module, self._import_from)
         source = file.read_bytes()
         # A variable that is handed over decides what is measured, the model for one: it is part of the name.
-        names = [f" --sut-env {name}:{_fingerprint(handed[name])}" for name in sorted(set(pass_names))]
+        names = [
+            f"{SUT_ENV}{name}:{variable_fingerprint(salt, name, handed[name])}"
+            for name in sorted(set(pass_names))
+        ]
+        if len(reference) + sum(map(len, names)) > LIMITS.text_characters - len("python:"):
+            raise SutSpecInvalid(
+                f"{len(names)} variables are more than the name of an agent in the log can hold",
+                hint="hand over fewer with --sut-env, for example one that names a file with the others",
+            )
         self.identity = SutIdentity(
             spec="".join([f"python:{reference}", *names]),
             version=version,
             digest=blake3(source).hexdigest(),
+            syntax=syntax_digest(source) if file.suffix == ".py" else None,
         )
         self._request = {
             "module": module,

@@ -1,13 +1,20 @@
 """`--sut SPEC` to a system under test."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from codegenie.eval.errors import SutSpecInvalid
+from codegenie.eval.evidence import SUT_ENV
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import RunPlan
+from codegenie.eval.models import RunPlan, SutIdentity
 from codegenie.eval.ports import SutRunner
+from codegenie.eval.suts.fingerprints import log_salt
+from codegenie.eval.suts.in_process import InProcessSut
 from codegenie.eval.suts.own import NullSut, OracleSut
 from codegenie.eval.suts.python import PythonSut
+
+OWN_RUNNERS: set[type[SutRunner]] = {NullSut, OracleSut, PythonSut, InProcessSut}
+"""Whose word on where a system runs is taken. A subclass is somebody else's code, and is not among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,8 @@ def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
             )
     kind, _, rest = request.spec.partition(":")
     if kind == "python" and rest:
-        return PythonSut(rest, version=request.version, pass_names=request.pass_names)
+        salt = log_salt(plan.out_dir, create=True) if request.pass_names else None
+        return PythonSut(rest, version=request.version, pass_names=request.pass_names, salt=salt or b"")
     if request.spec not in {"null", "oracle"}:
         raise SutSpecInvalid(
             f"{request.spec!r} is not a system under test", hint="use null, oracle or python:module:attr"
@@ -41,3 +49,16 @@ def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
     if request.spec == "null":
         return NullSut()
     return OracleSut(plan.task_class.directory / "cases", {case.case_id: case.digest for case in plan.cases})
+
+
+def agent_on_disk(measured: SutIdentity, out_dir: Path) -> SutRunner:
+    """Return the agent that a log names, as it lies here now; raises what `run` raises where it is not."""
+    spec, *variables = measured.spec.split(SUT_ENV)
+    names = [variable.rpartition(":")[0] for variable in variables]
+    kind, _, rest = spec.partition(":")
+    if kind != "python":
+        raise SutSpecInvalid(f"{spec!r} cannot be looked up here")
+    salt = log_salt(out_dir, create=False) if names else None
+    if names and salt is None:
+        raise SutSpecInvalid("its variables cannot be compared: the salt of the log is not here")
+    return PythonSut(rest, version=measured.version, pass_names=names, salt=salt or b"")

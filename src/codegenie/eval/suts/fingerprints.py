@@ -1,0 +1,124 @@
+"""What of a system under test goes into its identity beside its name: its variables, and its syntax tree."""
+
+import ast
+import hashlib
+import os
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+from blake3 import blake3
+
+from codegenie.eval.errors import HarnessFailure, SutSpecInvalid
+from codegenie.eval.files import UnsafeTree, read_whole_file, sync_path, write_private
+from codegenie.eval.folders import make_folder
+
+SALT = "salt"
+_SALT_BYTES = 32
+# A tree takes a hundred times the memory of its text.
+_LARGEST_SOURCE = 4 * 1024 * 1024
+# Which way a value was written is no difference of meaning.
+_FORM_ONLY = {"kind", "type_comment", "type_ignores"}
+
+
+def variable_fingerprint(salt: bytes, name: str, value: str) -> str:
+    """Return 128 bits that tell two values apart, and tell nothing of either without the salt of the log."""
+    text = f"{name}={value}".encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=16, key=salt).hexdigest()
+
+
+def log_salt(directory: Path, *, create: bool) -> bytes | None:
+    """Return the secret of a log that its fingerprints are made with; None where there is none.
+
+    It stands beside the records and in no bundle: nobody needs it in order to verify.
+    """
+    path = directory / SALT
+    try:
+        salt = read_whole_file(path, _SALT_BYTES)
+        if salt is None and create:
+            make_folder(directory)
+            _put(path)
+            salt = read_whole_file(path, _SALT_BYTES)
+    except (OSError, UnsafeTree) as error:
+        problem = getattr(error, "strerror", None) or f"it {getattr(error, 'problem', '')}"
+        raise HarnessFailure(f"cannot keep the salt of the log: {problem}", where=str(path)) from None
+    if salt is not None and len(salt) != _SALT_BYTES:
+        raise HarnessFailure(
+            "the salt of the log is not whole", where=str(path), hint="restore it from a copy"
+        )
+    return salt
+
+
+def _put(path: Path) -> None:
+    """Make a salt that only its owner reads, unless another run was first: then that one counts."""
+    temporary = path.with_name(f".{SALT}.{os.urandom(8).hex()}.tmp")
+    try:
+        write_private(str(temporary), [os.urandom(_SALT_BYTES)])
+        sync_path(temporary)
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+        sync_path(path.parent)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def syntax_digest(source: bytes) -> str | None:
+    """Hash what a Python module says, without comments, layout and texts that stand for themselves.
+
+    None for what is no Python, which the child will say. Parsed and never run. Written down by us and not by
+    `ast.dump`, whose form changes from one Python to the next.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = None if len(source) > _LARGEST_SOURCE else ast.parse(source)
+    except (SyntaxError, ValueError):
+        return None
+    except (RecursionError, MemoryError):
+        tree = None
+    if tree is None:
+        # By its bytes alone it would be another candidate with every comment.
+        raise SutSpecInvalid(
+            "the module is too long or nested too deep to be told apart from others",
+            hint=f"keep its source below {_LARGEST_SOURCE} bytes, and large texts in files of their own",
+        )
+    hasher = blake3(b"codegenie.eval/syntax.v1\n")
+    # A stack of our own: a long sum is a deep tree.
+    waiting: list[object] = [tree]
+    while waiting:
+        piece = waiting.pop()
+        words, inner = _opened(piece)
+        for word in words:
+            raw = word.encode("utf-8", "surrogatepass")
+            hasher.update(len(raw).to_bytes(8, "big") + raw)
+        waiting.extend(reversed(inner))
+    return hasher.hexdigest()
+
+
+def _opened(piece: object) -> tuple[list[str], list[object]]:
+    """Return the words of one piece of a tree, and the pieces in it that come next."""
+    if isinstance(piece, ast.AST):
+        fields = [(name, value) for name, value in ast.iter_fields(piece) if _says_something(name, value)]
+        words = ["node", type(piece).__name__, *(name for name, _ in fields)]
+        return words, [_without_texts(value) for _, value in fields]
+    if isinstance(piece, list):
+        return ["list", str(len(piece))], list(piece)
+    # Python writes no integer of more than 4,300 decimal digits, and every one in base 16.
+    written = hex(piece) if isinstance(piece, int) else repr(piece)
+    return ["value", type(piece).__name__, written], []
+
+
+def _says_something(name: str, value: object) -> bool:
+    return name not in _FORM_ONLY and value is not None and value != []
+
+
+def _without_texts(value: object) -> object:
+    """Leave out statements that are constants: docstrings, and comments in the form of strings."""
+    if not isinstance(value, list):
+        return value
+    return [one for one in value if not _is_text(one)]
+
+
+def _is_text(statement: object) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
