@@ -135,3 +135,37 @@ def test_good_flags_are_taken(flags: str, bench: Path, capsys: pytest.CaptureFix
 
     assert run_command_line([*RUN, *flags.split(), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["report"]["complete"]
+
+
+@pytest.mark.parametrize("count", [40, 151, 400])
+def test_many_variables_for_an_agent_are_taken_or_refused_in_words(
+    count: int, bench: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = "async def answer(case: object) -> dict[str, str]:\n    return {}\n"
+    (bench.parents[1] / "agent.py").write_text(agent, encoding="utf-8")
+    names = [f"V{number}" for number in range(count)]
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    flags = [flag for name in names for flag in ("--sut-env", name)]
+
+    code = run_command_line([*RUN, "--sut", "python:agent:answer", *flags, "--json"])
+
+    said = json.loads(capsys.readouterr().out)
+    if code:
+        assert (code, said["error"]["type"]) == (2, "SutSpecInvalid")
+        assert f"{count} variables" in said["error"]["message"]
+    else:
+        assert said["report"]["sut"]["spec"].count("--sut-env") == count
+    assert (code == 0) == (count < 151)
+
+
+@pytest.mark.usefixtures("bench")
+@pytest.mark.parametrize("count", [3, 400])
+def test_many_globs_are_taken_or_refused_in_words(count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    globs = [flag for _ in range(count) for flag in ("--cases", "[a]dds_up")]
+
+    code = run_command_line([*RUN, *globs, "--json"])
+
+    said = json.loads(capsys.readouterr().out)
+    assert code in {0, 2}
+    assert "error" not in said or said["error"]["type"] != "EvalError"

@@ -20,7 +20,7 @@ from blake3 import blake3
 from pydantic import TypeAdapter, ValidationError
 
 from codegenie.eval.aggregation import combine_trials, same_number, summarise
-from codegenie.eval.decoding import check_count, decode_json
+from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
 from codegenie.eval.evidence import (
     GENESIS,
@@ -146,6 +146,8 @@ _SMALL_RECORD_BYTES = 1024 * 1024
 # No value of a record, its key and its comma are shorter than this on the average of some thousands.
 _LEAST_VALUE_BYTES = 8
 _FREE_VALUES = 4_096
+# No object of a record has more: a taxonomy of 256 KiB has some thousand codes.
+_MOST_KEYS = 20_000
 
 
 def _most_values(file: str, raw: bytes) -> int:
@@ -162,30 +164,21 @@ def decode_record(
     file: str, raw: bytes
 ) -> StartedRecord | ResumedRecord | AbandonedRecord | FinishedRecord | ExamRecord:
     """Read one record strictly (step 1): whatever else its bytes could say, they are not what we write."""
-    values = _most_values(file, raw)
     try:
-        check_count(raw, values)
-        record = _ADAPTER.validate_json(raw)
+        document = decode_json(raw, RECORD_BYTES, values=_most_values(file, raw), keys=_MOST_KEYS)
+        # Not from the bytes: each error would hold a copy of the object around it, and 16 MB cost 6 GB. Nor
+        # strictly, since JSON has neither tuples nor dates: what is taken for another value is spelled
+        # otherwise, and refused below.
+        record = _ADAPTER.validate_python(document, strict=False)
     except DecodingRefused as refusal:
         raise broken(file, refusal.message) from None
     except ValidationError as error:
-        _read_as_json(file, raw, values)
         problem = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, problem["loc"]))
         raise broken(file, f"{place}: {problem['msg']}") from None
-    # Whatever a strict decoder would refuse, a key that stands twice for one, is not in this spelling.
     if b"".join(record_pieces(record)) != raw:
-        _read_as_json(file, raw, values)
         raise broken(file, "it is not written as the harness writes it")
     return record
-
-
-def _read_as_json(file: str, raw: bytes, values: int) -> None:
-    """Say what is wrong with bytes that are no record, where it is their form."""
-    try:
-        decode_json(raw, RECORD_BYTES, values=values)
-    except DecodingRefused as refusal:
-        raise broken(file, refusal.message) from None
 
 
 @dataclass(slots=True)

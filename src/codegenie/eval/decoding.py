@@ -10,7 +10,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 import yaml
@@ -50,16 +50,17 @@ def decode_source(raw: bytes, limit: int) -> str:
     return text
 
 
-def decode_json(raw: bytes, limit: int, values: int = LIMITS.json_values) -> Any:  # noqa: ANN401
+def decode_json(raw: bytes, limit: int, values: int = LIMITS.json_values, keys: int | None = None) -> Any:  # noqa: ANN401
     """Decode exactly one JSON document: unique keys, finite numbers, whole characters, bounded depth.
 
-    What has more than so many `values` is refused before one of them is made.
+    What has more than so many `values` is refused before one of them is made, and an object of more than so
+    many `keys`, if that is given, before anybody looks at them.
     """
     if len(raw) <= limit:
-        check_count(raw, values)
+        _check_count(raw, values)
     text = decode_text(raw, limit)
     try:
-        value = _JSON_DECODER.decode(text)
+        value = _decoder(keys).decode(text)
     except RecursionError:
         raise DecodingRefused("nested too deeply") from None
     except ValueError as error:
@@ -128,13 +129,21 @@ def _yaml_reason(error: Exception) -> str:
     return f"line {mark.line + 1}: {problem}" if mark else str(problem)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]], most: float = math.inf) -> dict[str, Any]:
+    if len(pairs) > most:
+        raise ValueError(f"an object of more than {most} keys")
     value = dict(pairs)
     if len(value) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"key {twice[:64]!r} appears twice")
     return value
+
+
+def _decoder(keys: int | None) -> json.JSONDecoder:
+    if keys is None:
+        return _JSON_DECODER
+    return json.JSONDecoder(object_pairs_hook=partial(_unique, most=keys), **_STRICT)
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -158,7 +167,7 @@ def _printable_integer(digits: str) -> int:
 _JSON_PIECE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?"?|[^"]++', re.DOTALL)
 
 
-def check_count(raw: bytes, most: int) -> None:
+def _check_count(raw: bytes, most: int) -> None:
     """Count the brackets and commas, of which every value but the first needs one."""
     if _brackets_and_commas(raw, 0, len(raw)) <= most:
         return
@@ -179,10 +188,13 @@ def _brackets_and_commas(raw: bytes, start: int, end: int) -> int:
 
 _QUOTE = ord('"')
 
+_STRICT: dict[str, Any] = {
+    "parse_constant": _no_constant,
+    "parse_float": _finite,
+    "parse_int": _printable_integer,
+}
 # Made once: making one takes as long as decoding an answer.
-_JSON_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite, parse_int=_printable_integer
-)
+_JSON_DECODER = json.JSONDecoder(object_pairs_hook=_unique, **_STRICT)
 
 
 def _check_nodes(value: object) -> None:

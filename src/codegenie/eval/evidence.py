@@ -1,7 +1,8 @@
 """The records of the audit log: what was planned before the first agent was asked, and what came of it.
 
 A log alone must be enough to recompute every number, so a start holds the rules of judgement and a finish
-holds every validated answer. Closed and versioned: a field that is not here does not exist.
+holds every validated answer. Closed and versioned: a field that is not here does not exist. Lists fail at
+their first item that does not hold: an error for each of a million takes gigabytes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,6 +13,7 @@ from typing import Annotated, Final, Literal
 from pydantic import (
     AfterValidator,
     AwareDatetime,
+    FailFast,
     Field,
     SerializerFunctionWrapHandler,
     StringConstraints,
@@ -61,7 +63,7 @@ class Answer(Record):
     passed: bool
     score: Share
     breakdown: Breakdown = Field(default_factory=FrozenMap)
-    failure_modes: tuple[FailureMode, ...] = ()
+    failure_modes: Annotated[tuple[FailureMode, ...], FailFast()] = ()
 
 
 def answer_weight(answer: Answer) -> int:
@@ -164,7 +166,7 @@ class IsolationProof(Record):
     landlock_abi: int | None = None
     # Which list of required probes it was held to. Records of the first do not say so.
     probe_list: Literal[1, 2] = 1
-    probes: tuple[ProbeResult, ...] = ()
+    probes: Annotated[tuple[ProbeResult, ...], FailFast()] = ()
 
     @model_serializer(mode="wrap")
     def _spelled(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
@@ -208,8 +210,8 @@ class RunStarted(Record):
     isolation: IsolationProof
     selection: Selection
     trials: Annotated[int, Field(ge=1, le=LIMITS.trials)]
-    cases: Annotated[tuple[BenchCase, ...], Field(min_length=1)]
-    breakdown_keys: tuple[Code, ...]
+    cases: Annotated[tuple[BenchCase, ...], FailFast(), Field(min_length=1)]
+    breakdown_keys: Annotated[tuple[Code, ...], FailFast()]
     severities: Annotated[dict[str, Severity], AfterValidator(FrozenMap)]
     min_cases_for_promotion: Annotated[dict[str, Annotated[int, Field(ge=1)]], AfterValidator(FrozenMap)]
     # By which rule the report counts its units. Left out of the spelling of records that are older than it.
@@ -234,7 +236,7 @@ class RunFinished(Record):
     """The report of a run and the evidence that it is computed from."""
 
     report: BenchRunReport
-    trials: tuple[TrialEvidence, ...]
+    trials: Annotated[tuple[TrialEvidence, ...], FailFast()]
     # The hash of the journal, which lies among the artefacts from now on.
     journal: Annotated[Digest | None, Field(exclude_if=_is_nothing)] = None
 

@@ -16,6 +16,7 @@ from pydantic import (
     AwareDatetime,
     BaseModel,
     ConfigDict,
+    FailFast,
     Field,
     StringConstraints,
     model_validator,
@@ -264,7 +265,7 @@ class TrialScore(Record):
     passed: bool
     score: Share
     breakdown: Breakdown = Field(default_factory=FrozenMap)
-    failure_modes: tuple[FailureMode, ...] = ()
+    failure_modes: Annotated[tuple[FailureMode, ...], FailFast()] = ()
     cost_usd: Cost | None = None
     wall_clock_ms: Annotated[int, Field(ge=0)] = 0
 
@@ -291,7 +292,7 @@ class BenchScore(TrialScore):
     A blocked trial counts as 0 in the mean and keeps the case from passing.
     """
 
-    trials: tuple[TrialScore, ...] = ()
+    trials: Annotated[tuple[TrialScore, ...], FailFast()] = ()
 
     @model_validator(mode="after")
     def _a_blocked_score_is_zero(self) -> Self:
@@ -330,7 +331,7 @@ class Summary(Record):
     bench_fault_count: int
     infrastructure_fault_count: int
     total_cost_usd: float | None
-    block_severity_failure_modes: tuple[str, ...]
+    block_severity_failure_modes: Annotated[tuple[str, ...], FailFast()]
     complete: bool
 
 
@@ -364,4 +365,4 @@ class BenchRunReport(RunHeader, Summary):
 
     schema_id: Literal["codegenie.eval.report/1"] = Field("codegenie.eval.report/1", alias="schema")
     # Not in its repr, which asyncio makes and throws away when a run ends: 20 ms at 1,000 cases.
-    per_case: Annotated[tuple[tuple[Identifier, BenchScore], ...], Field(repr=False)]
+    per_case: Annotated[tuple[tuple[Identifier, BenchScore], ...], FailFast(), Field(repr=False)]

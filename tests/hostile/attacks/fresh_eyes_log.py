@@ -108,6 +108,34 @@ def record_of_empty_lists(room: Path) -> Outcome:
     return _costly(room, "runs")
 
 
+def _record_of(room: Path, kind: str, body: str) -> Outcome:
+    """Let `verify` read a log of one record, of which only the body is odd."""
+    link = f'"index":0,"kind":"run.{kind}","previous":"{"0" * 64}"'
+    tail = link + ',"recorded_at":"2026-01-01T00:00:00Z","run_id":"0","schema":"codegenie.eval.record/1"}'
+    (room / "runs").mkdir()
+    (room / "runs" / "00000000.json").write_text('{"body":' + body + "," + tail, encoding="ascii")
+    (room / "runs" / "HEAD").write_text(f"1 {'0' * 64}\n", encoding="utf-8")
+    return _costly(room, "runs")
+
+
+@attack("record_without_its_fields")
+def record_without_its_fields(room: Path) -> Outcome:
+    return _record_of(room, "started", '{"breakdown_keys":[' + '"aaaaa",' * 400_000 + '"aaaaa"]}')
+
+
+@attack("record_of_wrong_items")
+def record_of_wrong_items(room: Path) -> Outcome:
+    return _record_of(room, "finished", '{"report":{},"trials":[' + "1000000," * 400_000 + "1]}")
+
+
+@attack("record_of_unknown_fields")
+def record_of_unknown_fields(room: Path) -> Outcome:
+    return _record_of(room, "started", "{" + ",".join(f'"k{n}":0' for n in range(300_000)) + "}")
+
+
+@twin("record_without_its_fields")
+@twin("record_of_wrong_items")
+@twin("record_of_unknown_fields")
 @twin("record_of_empty_lists")
 def a_log_from_elsewhere(room: Path) -> Outcome:
     record_run(write_bench(room / "bench"), room / "runs")

@@ -126,13 +126,15 @@ class PythonSut(SutRunner):
             f"{SUT_ENV}{name}:{variable_fingerprint(salt, name, handed[name])}"
             for name in sorted(set(pass_names))
         ]
-        if len(reference) + sum(map(len, names)) > LIMITS.text_characters - len("python:"):
+        spec = "".join([f"python:{reference}", *names])
+        if len(spec) > LIMITS.text_characters:
             raise SutSpecInvalid(
-                f"{len(names)} variables are more than the name of an agent in the log can hold",
-                hint="hand over fewer with --sut-env, for example one that names a file with the others",
+                f"--sut-env: the name of an agent with {len(names)} variables has {len(spec)} characters,"
+                f" and a record takes {LIMITS.text_characters}",
+                hint="hand over one variable that names a file with the others",
             )
         self.identity = SutIdentity(
-            spec="".join([f"python:{reference}", *names]),
+            spec=spec,
             version=version,
             digest=blake3(source).hexdigest(),
             syntax=syntax_digest(source) if file.suffix == ".py" else None,

@@ -28,7 +28,7 @@ class SutRequest:
 
 def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
     """Return the system under test that was asked for, or refuse with what there is."""
-    for text in (request.spec + "".join(request.pass_names), request.version or ""):
+    for text in (request.spec, request.version or "", *request.pass_names):
         if len(text) > LIMITS.text_characters // 2:
             raise SutSpecInvalid(
                 f"{text[:40]!r}… has {len(text)} characters, and a record of the log takes"
