@@ -285,7 +285,7 @@ def check_bounds(file: str, started: RunStarted, record: FinishedRecord) -> None
     """Compute the bounds of a finish again that was verified without them."""
     report = record.body.report
     with _typed_arithmetic(file):
-        summary = summarise(started.cases, report.per_case)
+        summary = summarise(started.cases, report.per_case, started.unit_rule)
     _check_summary(file, report, summary)
 
 

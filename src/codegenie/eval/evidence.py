@@ -190,10 +190,6 @@ class IsolationProof(Record):
         return not self.unproved
 
 
-def _is_first_rule(rule: str) -> bool:
-    return rule == "family"
-
-
 class RunStarted(Record):
     """Everything that decides a run, written down before it."""
 
@@ -215,7 +211,7 @@ class RunStarted(Record):
     severities: Annotated[dict[str, Severity], AfterValidator(FrozenMap)]
     min_cases_for_promotion: Annotated[dict[str, Annotated[int, Field(ge=1)]], AfterValidator(FrozenMap)]
     # By which rule the report counts its units. Left out of the spelling of records that are older than it.
-    unit_rule: Annotated[UnitRule, Field(exclude_if=_is_first_rule)] = "family"
+    unit_rule: Annotated[UnitRule, Field(exclude_if="family".__eq__)] = "family"
 
 
 class RunResumed(Record):
