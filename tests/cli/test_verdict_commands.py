@@ -280,8 +280,15 @@ def test_a_run_that_ended_early_says_which_command_takes_it_up(desk: Desk) -> No
 
     ended = desk.run("right", "--no-cache", "--max-cost-usd", "1")
     assert ended.code == 4
-    assert "the same command without --no-cache takes it up where it stopped" in ended.out
-    assert "the same command takes it up where it stopped" in desk.run("right", "--max-cost-usd", "2").out
+    ending = (
+        "the run is not finished, since its cost cap is reached: the same command without --no-cache and with"
+        " a higher --max-cost-usd takes it up where it stopped"
+    )
+    assert ending in ended.out
+    assert "cost at least 1.00 USD" in ended.out
+    more = desk.run("right", "--max-cost-usd", "2").out
+    assert "the same command with a higher --max-cost-usd takes it up where it stopped" in more
+    assert "cost at least 2.00 USD" in more
     assert desk.run("right").code == 0
     found = desk.ask("verify", "--json").document
     assert (found["runs"] - known, found["unfinished_runs"]) == (1, [])

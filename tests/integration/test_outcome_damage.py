@@ -30,11 +30,13 @@ def bench(tmp_path: Path) -> Bench:
 # --- failures --------------------------------------------------------------------------------------
 
 
-def test_a_failure_is_kept_like_a_success_so_that_retrying_makes_no_luck(tmp_path: Path) -> None:
+def test_under_a_policy_a_failure_is_kept_like_a_success_so_that_retrying_makes_no_luck(
+    tmp_path: Path,
+) -> None:
     write_bench(tmp_path / "bench")
     bench = Bench(tmp_path, FlakySut())
     for _ in range(3):
-        bench.run()
+        bench.run(policy_digest="0" * 64)
         assert bench.recorded.report.passed_count == 0
         assert bench.recorded.report.block_severity_failure_modes == ("sut.exception",)
         assert bench.recorded.report.total_cost_usd == 0.5

@@ -12,7 +12,7 @@ from codegenie.eval.models import SutIdentity
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import asked, call, run_argv, write_agent
 from tests.log_workshop import read_records, record_run, stopped_run, verified
-from tests.store_workshop import Bench, NotingSut, memory_of
+from tests.store_workshop import Bench, FlakySut, NotingSut, memory_of
 
 
 @pytest.fixture
@@ -45,6 +45,18 @@ def test_an_output_and_its_log_come_back_byte_for_byte(bench: Bench) -> None:
     first, second = (read_records(bench.log)[index]["body"]["trials"][0]["artifacts"] for index in (1, 3))
     assert {"output", "sut_log", "rubric_stdout"} == first.keys()
     assert second == {name: first[name] for name in ("output", "sut_log")}
+
+
+def test_a_failure_of_another_run_is_asked_again_without_a_policy(tmp_path: Path) -> None:
+    """It may have been the provider's, and nothing says so."""
+    write_bench(tmp_path / "bench")
+    bench = Bench(tmp_path, FlakySut())
+    bench.run()
+    first = bench.recorded.report
+    explained = bench.run()
+    assert (first.sut_fault_count, bench.recorded.report.passed_count) == (1, 1)
+    assert explained[0] == f"one: output is measured again, since run {first.run_id} had none"
+    assert (bench.reused(), len(bench.sut.asked)) == (["none"], 2)
 
 
 def test_only_what_was_measured_waits_for_the_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

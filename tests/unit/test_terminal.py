@@ -111,10 +111,9 @@ def test_a_block_is_shown_before_what_is_only_noted() -> None:
 def test_every_number_is_rounded_down() -> None:
     lines = render_report(report_of({"a": PASSED, "b": MISSED}))
 
-    assert lines[1].startswith("WARNING ")
-    assert lines[2] == "lower bound 95 % 0.799 BCa"
-    assert lines[3].startswith("certified 95 %   0.500 on 1 of 2 units passed · Gaffke 0.599 on")
-    assert lines[4] == "mean             0.799 ± 0.100"
+    bounds = lines.index("lower bound 95 % 0.799 BCa")
+    assert lines[bounds + 1].startswith("certified 95 %   0.500 on 1 of 2 units passed · Gaffke 0.599 on")
+    assert lines[bounds + 2] == "mean             0.799 ± 0.100"
     assert "  b  0.799  answer.noted" in lines
 
 

@@ -88,6 +88,12 @@ class StoredMemory:
         if isinstance(stored, Miss):
             self._explain("outputs", case, self._output_key(case, trial), stored)
             return None
+        if isinstance(stored.produced, StoredFault):
+            # Perhaps its provider failed, which nothing tells us. A run that is to be evidence takes nothing
+            # of another run: asking again only for what failed is how a lucky number is made (CH-04).
+            if self.explain is not None:
+                self.explain(f"{case.case_id}: output is measured again, since run {stored.run_id} had none")
+            return None
         return Remembered(_produced(stored), in_this_run=False)
 
     def own_output(self, case: BenchCase, trial: int, promised: Promised) -> Remembered | None:

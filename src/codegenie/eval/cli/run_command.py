@@ -147,7 +147,8 @@ def command(
     if as_json:
         click.echo(json.dumps(_document(recorded, verdict, plan), indent=2))
     else:
-        click.echo("\n".join(_lines(recorded, verdict, plan)))
+        ending = _ending(recorded, options, signal_code)
+        click.echo("\n".join([*_lines(recorded, verdict, plan), *ending]))
     return signal_code or (0 if _measured(recorded.report) else _NOT_MEASURED)
 
 
@@ -182,14 +183,22 @@ def _lines(recorded: RecordedRun, verdict: PromotionVerdict | None, plan: RunPla
     lines = render_report(recorded.report, recorded.reused, over_units)
     if verdict is not None:
         lines += ["", "next tier", *render_verdict(verdict), *render_missing(verdict, recorded.report)]
-    if recorded.chain_head is None:
-        # A new measurement resumes nothing, itself included.
-        fresh = plan.options.fresh
-        command = "the same command without --no-cache" if fresh else "the same command"
-        lines.append(f"the run is not finished: {command} takes it up where it stopped")
-    else:
-        lines.append(f"log head         {recorded.chain_head}")
-    return [*lines, *(f"note: {note}" for note in recorded.notes)]
+    return lines
+
+
+def _ending(recorded: RecordedRun, options: RunOptions, signal_code: int) -> list[str]:
+    """Say where the run stands in the log, or which command takes it up."""
+    notes = [f"note: {note}" for note in recorded.notes]
+    if recorded.chain_head is not None:
+        return [f"log head         {recorded.chain_head}", *notes]
+    # Nothing but a signal or its own cap ends a run early, and what it has spent counts when it is taken up.
+    capped = not signal_code and options.max_cost_usd is not None
+    # A new measurement resumes nothing, itself included.
+    changes = ["without --no-cache"] if options.fresh else []
+    changes += ["with a higher --max-cost-usd"] if capped else []
+    command = f"the same command {' and '.join(changes)}".rstrip()
+    why = ", since its cost cap is reached" if capped else ""
+    return [f"the run is not finished{why}: {command} takes it up where it stopped", *notes]
 
 
 def _options(**given: object) -> RunOptions:

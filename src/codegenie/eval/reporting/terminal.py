@@ -3,7 +3,9 @@
 Everything that is shown was made printable when it was stored; ids are plain ASCII by contract.
 """
 
+import math
 from collections.abc import Iterator
+from decimal import ROUND_FLOOR, Decimal
 
 from codegenie.eval.estimators import floor3
 from codegenie.eval.models import BenchRunReport, BenchScore, Severity
@@ -13,6 +15,7 @@ _SHOWN = 20
 _REASONS = 3
 # Beyond this, the mean over units and the mean over cases tell two stories.
 _APART = 0.1
+_CENT = Decimal("0.01")
 
 
 def render_report(report: BenchRunReport, reused: int = 0, over_units: float | None = None) -> list[str]:
@@ -66,12 +69,21 @@ def _headline(report: BenchRunReport, reused: int, over_units: float | None) -> 
         f"{counted(report.bench_fault_count, 'bench fault')} · "
         f"{report.infrastructure_fault_count} not measured"
     )
-    cost = "unknown" if report.total_cost_usd is None else f"{report.total_cost_usd:.2f} USD"
+    cost = _cost(report)
     yield f"how              rubrics in {report.isolation_class} · SUT {report.sut_boundary} · cost {cost}"
     if reused:
         # Without it a run that asked nobody looks like one that measured (threats UI-11).
         outputs = counted(len(report.per_case) * report.trials, "output")
         yield f"reused           {reused} of {outputs} from the store; --no-cache asks again"
+
+
+def _cost(report: BenchRunReport) -> str:
+    """Say what a run has cost; of one that ended early, or of which not all is known, what is known."""
+    if report.total_cost_usd is not None:
+        return f"{report.total_cost_usd:.2f} USD"
+    costs = [trial.cost_usd for _, score in report.per_case for trial in score.trials or (score,)]
+    known = math.fsum(cost for cost in costs if cost is not None)
+    return f"at least {Decimal(repr(known)).quantize(_CENT, ROUND_FLOOR)} USD" if known else "unknown"
 
 
 def _section(title: str, cases: list[tuple[str, BenchScore]]) -> Iterator[str]:
