@@ -31,6 +31,8 @@ if os.path.exists("expected/hang.txt"):
     time.sleep(45)
 print('{"passed": true, "score": 1, "breakdown": {}, "failure_modes": []}')
 """
+# A second and more: an ordinary case of a busy machine sleeps for less.
+LOOKS = 200
 SLEEPS, REST = "b-sleeps", ("a-first", "c-then", "d-last")
 
 
@@ -66,9 +68,9 @@ def a_run(isolation: IsolationClass, directory: Path) -> "Iterator[tuple[subproc
         start_new_session=True,
     )
     try:
-        # The case that sleeps is there when one copy lives for longer than any other does.
+        # The case that sleeps is there when one copy does nothing else for as long as no other would.
         found: list[int] = []
-        assert seconds_until(lambda: sleeping(process.pid, found)) is not None, "never under way"
+        assert seconds_until(lambda: sleeping(process.pid, found), patience=60) is not None, "never under way"
         yield process, found[-1]
     finally:
         process.kill()
@@ -76,11 +78,22 @@ def a_run(isolation: IsolationClass, directory: Path) -> "Iterator[tuple[subproc
 
 
 def sleeping(harness: int, found: list[int]) -> bool:
-    """Say whether the last copies that were seen are all the same one."""
-    for guardian in children_of(harness):
-        for zygote in children_of(guardian):
-            found += children_of(zygote)
-    return len(found) > 20 and len(set(found[-20:])) == 1
+    """Say whether the last looks all met the same copy, asleep; one that waits for a processor is not."""
+    copies = [
+        copy
+        for guardian in children_of(harness)
+        for zygote in children_of(guardian)
+        for copy in children_of(zygote)
+    ]
+    found += [copy if state_of(copy) == "S" else 0 for copy in copies]
+    return len(found) > LOOKS and len(set(found[-LOOKS:])) == 1 and found[-1] > 0
+
+
+def state_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def scores(stdout: str) -> dict[str, Any]:
@@ -96,7 +109,8 @@ def test_a_run_whose_zygote_or_guardian_is_killed_ends_with_every_case_typed(
     with a_run(isolation_class, tmp_path) as (process, copy):
         zygote = parent_of(copy)
         os.kill(zygote if victim == "zygote" else parent_of(zygote), signal.SIGKILL)
-        stdout, stderr = process.communicate(timeout=30)
+        # Had nobody noticed, the case would end at its deadline, and with another code.
+        stdout, stderr = process.communicate(timeout=120)
 
     found = scores(stdout)
     assert sorted(found) == sorted([SLEEPS, *REST]), stderr

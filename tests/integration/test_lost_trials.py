@@ -39,7 +39,12 @@ def test_trials_that_a_resumed_run_had_and_lost_are_on_the_record(place: Place) 
     log = verified(place.log)
     entry = log.find("latest")
     assert (entry.lost_trials, log.history.lost_trials(entry)) == (1, 1)
-    assert log.notes == [f"run {entry.run_id} was resumed without 1 trials that it had measured"]
+    place.resume(fresh=True)
+    other = verified(place.log)
+    newest = other.find("latest")
+    assert newest.run_id != entry.run_id
+    assert (newest.lost_trials, other.history.lost_trials(newest)) == (0, 1), "every look at it is told"
+    assert log.notes == [f"run {entry.run_id} was resumed without 1 trial that it had measured"]
 
 
 def test_a_trial_whose_artefact_was_damaged_is_not_measured_again(place: Place) -> None:

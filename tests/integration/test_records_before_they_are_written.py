@@ -2,7 +2,9 @@
 
 import asyncio
 import datetime as dt
+import errno
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -23,7 +25,8 @@ from codegenie.eval.errors import ChainTamperDetected, HarnessFailure, SettingsI
 from codegenie.eval.estimators import bca_lower
 from codegenie.eval.evidence import LogRecord, StartedRecord
 from codegenie.eval.inspection import VerifiedLog, verify_log
-from codegenie.eval.models import RunOptions, RunPlan
+from codegenie.eval.models import BenchCase, RunOptions, RunPlan
+from codegenie.eval.planning import case_set_digest
 from codegenie.eval.runner import Runner, SystemClock
 from tests.bench_builder import TASK_CLASS, right_answer, write_bench
 from tests.command_line import answered, call, environment, eval_argv, run_argv, write_agent
@@ -207,6 +210,49 @@ def test_the_last_record_is_looked_at_again_before_another_follows_it(tmp_path: 
     with pytest.raises(ChainTamperDetected, match="not the record that HEAD names"):
         record_run(root, log, Agent(exchange))
     assert len(record_files(log)) == 1
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_sync_that_fails_is_a_failure_of_the_run_and_not_a_record_that_may_be_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Of the record, of its name, of the new HEAD and of its name."""
+    root, log = write_bench(tmp_path / "bench"), tmp_path / "runs"
+    record_run(root, log, Agent())
+    writing = AuditLog(log, SystemClock())
+    (started, _) = writing.records()
+    assert isinstance(started, StartedRecord)
+    before = (log / HEAD).read_bytes()
+    fsync, left = os.fsync, [number]
+
+    def broken_disk(descriptor: int) -> None:
+        if not left[0]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        left[0] -= 1
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", broken_disk)
+    with pytest.raises(HarnessFailure, match="cannot write the audit log: Input/output error"):
+        writing.append(started.body, "another")
+    monkeypatch.undo()
+    assert ((log / HEAD).read_bytes() == before) == (number < 3)
+    verified(log)
+
+
+def test_a_start_that_names_a_case_twice_is_refused_though_its_digest_is_right(tmp_path: Path) -> None:
+    root, log = write_bench(tmp_path / "bench"), tmp_path / "runs"
+    record_run(root, log, Agent())
+
+    def double(record: dict[str, Any]) -> None:
+        body = record["body"]
+        body["cases"] *= 2
+        cases = [BenchCase.model_validate_json(json.dumps(case)) for case in body["cases"]]
+        body |= {"case_set_digest": case_set_digest(cases)}
+        body["selection"]["available_cases"] = 2
+
+    forge(log, 0, double)
+    with pytest.raises(ChainTamperDetected, match="one stands twice"):
+        verified(log)
 
 
 # --- nothing twice ---------------------------------------------------------------------------------

@@ -315,3 +315,10 @@ def test_above_five_hundred_units_there_is_no_gaffke_bound() -> None:
 
 def test_the_directory_of_a_bench_is_no_part_of_a_report() -> None:
     assert str(Path("/nowhere")) not in report_on({"a": PASSED}).model_dump_json()
+
+
+def test_the_mean_of_a_unit_is_rounded_down_and_certifies_nothing_that_it_has_not() -> None:
+    least = TrialScore(passed=False, score=0.000_001)
+    report = report_on({"a": least, "b": FAILED}, {"a": "one", "b": "one"})
+
+    assert (report.units, report.gaffke_lower_95) == (1, 0.0)
