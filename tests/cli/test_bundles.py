@@ -103,7 +103,7 @@ def test_a_bundle_holds_the_later_looks_too(desk: Desk) -> None:
     head = desk.ask("verify", "--json").document["chain_head"]
     assert desk.verdict("--expect-head", head).code == 0
     assert desk.verdict("--expect-head", head, "--out", "run.zip").refusal == (3, "ChainTamperDetected")
-    text = desk.ask("promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "run.zip")
+    text = desk.ask("promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "run.zip", "--run", first)
     assert (text.code, "looks after it was made" in text.out) == (0, True)
     assert desk.ask("show", first, "--out", "run.zip").code == 0
     assert desk.ask("export", "latest", "--out", "run.zip", "-o", "again.zip").code == 0

@@ -20,10 +20,12 @@ COMMANDS = [
     ("run", TASK_CLASS, "--sut", "python:agent:wrong", "--sut-version", "1"),
     ("run", TASK_CLASS, "--sut", "python:agent:broken"),
     ("run", TASK_CLASS, "--sut", "null", "--cases", "one"),
+    # Without a policy outputs are taken from the store.
+    ("run", TASK_CLASS, "--sut", "null", "--tiers", "no-policy.yaml"),
     ("verify",),
     ("verify", "--rescore"),
     ("show", "latest"),
-    ("promote-verdict", TASK_CLASS, "--tier", "bronze"),
+    ("promote-verdict", TASK_CLASS, "--tier", "bronze", "--run", "latest"),
     ("cache", "prune", "--older-than", "0"),
 ]
 

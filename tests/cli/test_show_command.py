@@ -193,19 +193,23 @@ def test_a_rubric_that_did_not_judge_is_not_quoted(fresh_desk: Desk) -> None:
     assert "NOT MEASURED     every case is a fault of the bench" in fresh_desk.ask("show", "latest").out
 
 
+# Without a policy: a run that is to be evidence takes nothing from the store.
+VERSIONED = ("--sut-version", "1", "--tiers", "no-policy.yaml")
+
+
 def test_what_is_reused_names_the_run_that_made_it(desk: Desk) -> None:
     first = desk.run_id
-    desk.run("right", "--sut-version", "1")
+    desk.run("right", *VERSIONED)
     again = desk.run_id
     shown = desk.ask("show", again, "case-00", "--json").document
 
     assert f"made by          output by run {first}, score by run {first}" in "\n".join(shown["text"])
     assert shown["made_by"] == [{"output": first, "score": first}]
-    desk.run("right", "--sut-version", "1", "--no-cache")
+    desk.run("right", *VERSIONED, "--no-cache")
     newest = desk.run_id
-    desk.run("right", "--sut-version", "1")
+    desk.run("right", *VERSIONED)
     assert desk.ask("show", "latest", "case-00", "--json").document["made_by"][0]["output"] == newest
-    desk.run("right", "--sut-version", "2")
+    desk.run("right", "--sut-version", "2", "--tiers", "no-policy.yaml")
     assert desk.ask("show", "latest", "case-00", "--json").document["made_by"] == [
         {"output": desk.run_id, "score": newest}
     ]
@@ -213,7 +217,7 @@ def test_what_is_reused_names_the_run_that_made_it(desk: Desk) -> None:
 
 
 def test_what_was_made_in_a_run_of_another_log_is_said_so(desk: Desk) -> None:
-    desk.run("right", "--sut-version", "1", "--out", "other")
+    desk.run("right", *VERSIONED, "--out", "other")
     shown = desk.ask("show", "latest", "case-00", "--out", "other")
 
     assert "output by an earlier run, which this log does not hold, score by an earlier run" in shown.out
