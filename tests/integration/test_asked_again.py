@@ -133,6 +133,29 @@ def test_a_cost_cap_that_is_raised_dollar_by_dollar_rolls_no_trial_unseen(tmp_pa
         assert asked(shop.calls).count(case) <= 1 + said.get(case, 0)
 
 
+def test_what_passed_by_being_ended_is_sufficient_only_if_a_human_waives_it(tmp_path: Path) -> None:
+    """The whole procedure: a CI's retry loop, the verdict, and the waiver by the name of the run."""
+    shop = Shop(tmp_path, {"case-01": 1, "case-03": 1})
+    shutil.rmtree(tmp_path / "bench")
+    write_bench(tmp_path / "bench", cases=[f"case-{number:02d}" for number in range(8)])
+    while shop.end_when_it_hangs(signal.SIGTERM) != 0:
+        pass
+    run_id = shop.finish()["report"]["run_id"]
+    ask = eval_argv(
+        "promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "runs", "--run", run_id, "--json"
+    )
+    refused = call(ask, tmp_path)
+    waiver = f"  - {{refund: {run_id}, by: ann, on: '2026-11-16', because: the machine was restarted}}\n"
+    policy = tmp_path / "trust-tiers.yaml"
+    policy.write_text(f"{policy.read_text(encoding='utf-8')}waivers:\n{waiver}", encoding="utf-8")
+    waived = call(ask, tmp_path)
+
+    assert (refused.returncode, json.loads(refused.stdout)["verdict"]) == (1, "insufficient")
+    assert json.loads(refused.stdout)["interrupted_units"] == {run_id: 2}
+    assert (waived.returncode, json.loads(waived.stdout)["verdict"]) == (0, "sufficient"), waived.stdout
+    assert [each["by"] for each in json.loads(waived.stdout)["waivers"]] == ["ann"]
+
+
 # --- the lines themselves --------------------------------------------------------------------------
 
 
