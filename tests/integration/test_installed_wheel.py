@@ -114,11 +114,12 @@ def test_the_shipped_bench_is_listed_run_and_judged_where_there_is_no_other(user
     run = user.calls("run", "dependency-pin", "--sut", "oracle", "--quiet", "--json")
 
     assert run.returncode == 0, run.stderr
-    assert answered(run)["verdict"]["verdict"] == "sufficient"
+    # All that speaks against it is that the oracle is no agent.
+    assert [reason.partition(":")[0] for reason in answered(run)["verdict"]["reasons"]] == ["no_agent"]
     assert user.calls("digest", "dependency-pin").stdout == "12 current\n"
     verified = answered(user.calls("verify", "--rescore", "--json"))
     assert (verified["ok"], verified["rescored"], verified["benches_missing"]) == (True, 12, [])
-    assert user.calls("promote-verdict", "dependency-pin", "--tier", "bronze").returncode == 0
+    assert user.calls("promote-verdict", "dependency-pin", "--tier", "bronze").returncode == 1
 
 
 def test_the_fence_says_what_to_do_where_there_is_no_bench(user: NewUser) -> None:

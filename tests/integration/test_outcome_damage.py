@@ -30,19 +30,16 @@ def bench(tmp_path: Path) -> Bench:
 # --- failures --------------------------------------------------------------------------------------
 
 
-def test_under_a_policy_a_failure_is_kept_like_a_success_so_that_retrying_makes_no_luck(
-    tmp_path: Path,
-) -> None:
+def test_a_failure_of_another_run_is_asked_again_and_is_a_run_of_its_own(tmp_path: Path) -> None:
+    """Perhaps its provider failed. Under a policy every run asks for everything, and every one counts."""
     write_bench(tmp_path / "bench")
     bench = Bench(tmp_path, FlakySut())
-    for _ in range(3):
-        bench.run(policy_digest="0" * 64)
-        assert bench.recorded.report.passed_count == 0
-        assert bench.recorded.report.block_severity_failure_modes == ("sut.exception",)
-        assert bench.recorded.report.total_cost_usd == 0.5
-    assert bench.sut.asked == ["one#0"]
-    bench.run(fresh=True)
+    bench.run()
+    assert bench.recorded.report.block_severity_failure_modes == ("sut.exception",)
+    bench.run()
     assert bench.recorded.report.passed_count == 1
+    assert bench.sut.asked == ["one#0"] * 2
+    assert bench.reused() == ["none"]
 
 
 def test_a_malformed_answer_of_a_rubric_is_kept_too(tmp_path: Path) -> None:

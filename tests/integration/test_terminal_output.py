@@ -107,7 +107,7 @@ def test_json_is_exactly_one_document_on_stdout(place: Path, extra: list[str]) -
     document = json.loads(stdout)
 
     assert code == 0
-    assert list(document) == ["schema", "report", "chain_head", "verdict", "notes"]
+    assert list(document) == ["schema", "report", "chain_head", "verdict", "notes", "mean_over_units"]
     assert document["schema"] == "codegenie.eval.run/1"
     assert document["report"]["schema"] == "codegenie.eval.report/1"
     assert len(document["chain_head"]) == 64

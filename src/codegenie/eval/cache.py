@@ -198,7 +198,7 @@ def _owners_key(directory: Path) -> bytes:
     path = directory / _KEY
     try:
         if not os.path.lexists(path):
-            directory.mkdir(parents=True, exist_ok=True)
+            make_folder(directory)
             _make_key(path)
         return _read_key(path)
     except OSError as error:

@@ -220,6 +220,10 @@ def resolved(path: Path) -> Path:
     """Return where a path leads now, through every link in it; one without a link stays as it was given."""
     try:
         real = path.resolve()
+        if path.is_symlink() and not real.exists():
+            raise HarnessFailure(
+                "the link leads nowhere", where=str(path), hint="make the directory that it names"
+            )
         return path if real == path.absolute() else real
     except (OSError, RuntimeError) as error:
         problem = getattr(error, "strerror", None) or "its links go in a circle"

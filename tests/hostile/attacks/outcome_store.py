@@ -15,7 +15,7 @@ from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
 from tests.hostile.workshop import ForeignAgent, advice, ask, policy_in, units
 from tests.log_workshop import forge, read_records, record_files, record_run
 from tests.portfolio.stage import Outcome, attack, environment, files_that_hold, twin
-from tests.store_workshop import Bench, FlakySut, NotingSut, tagged
+from tests.store_workshop import Bench, NotingSut, tagged
 
 WRONG = "it is not"
 
@@ -165,23 +165,6 @@ def an_entry_that_is_data(room: Path) -> Outcome:
 
 
 # Luck.
-
-
-@attack("failure_retried_until_it_passes")
-def failure_retried_until_it_passes(room: Path) -> Outcome:
-    write_bench(room / "bench")
-    bench = Bench(room, FlakySut())
-    bench.run(policy_digest="0" * 64)
-    return again(bench, policy_digest="0" * 64)
-
-
-@twin("failure_retried_until_it_passes")
-def a_new_measurement_that_is_asked_for(room: Path) -> Outcome:
-    write_bench(room / "bench")
-    bench = Bench(room, FlakySut())
-    bench.run()
-    bench.run(fresh=True)
-    return Outcome(f"reused {' '.join(bench.reused())}, passed {bench.recorded.report.passed_count}")
 
 
 _MOODY = """\
