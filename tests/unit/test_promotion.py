@@ -344,10 +344,13 @@ def test_a_lax_alpha_does_not_lower_the_number_of_units_below_what_the_headline_
 
 
 def test_few_units_that_all_score_alike_and_low_are_insufficient() -> None:
-    half = [BenchScore(passed=True, score=0.5)] * 3
+    low = judged(evidence(scored([BenchScore(passed=True, score=0.4)] * 3)), "bronze")
+    enough = judged(evidence(scored([BenchScore(passed=True, score=0.5)] * 3)), "bronze")
 
-    assert codes(judged(evidence(scored(half)))) >= {"too_few_units", "mean_score"}
-    assert judged(evidence(scored(half))).verdict == "insufficient"
+    # Nothing else speaks against either, so the low mean alone makes the difference.
+    assert codes(low) == {"too_few_units", "certified_bound", "bca_bound", "mean_score"}
+    assert codes(enough) == codes(low) - {"mean_score"}
+    assert (low.verdict, enough.verdict) == ("insufficient", "inconclusive")
 
 
 def test_a_threshold_of_one_is_certified_by_nothing() -> None:
