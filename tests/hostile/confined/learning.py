@@ -266,14 +266,15 @@ def times_names(plan: Plan) -> str:
             return time.perf_counter_ns() - before
         return 0
 
-    def middle(names: list[str]) -> int:
-        return sorted(map(seconds, names))[len(names) // 2]
+    def shortest(names: list[str]) -> int:
+        # Others take the processor now and then, which makes some times longer and none shorter.
+        return min(map(seconds, names))
 
     fresh = [f"{plan['key']}-fresh-{number}" for number in range(64)]
-    middle(fresh[:32])
-    known, unknown = middle(fresh[:32]), middle(fresh[32:])
+    shortest(fresh[:32])
+    known, unknown = shortest(fresh[:32]), shortest(fresh[32:])
     limit = (known + unknown) / 2
-    bits = [middle([f"{plan['key']}-{bit}-{copy}" for copy in range(16)]) < limit for bit in range(8)]
+    bits = [shortest([f"{plan['key']}-{bit}-{copy}" for copy in range(16)]) < limit for bit in range(8)]
     return str(sum(is_set << bit for bit, is_set in enumerate(bits)))
 
 
@@ -281,5 +282,7 @@ def times_names(plan: Plan) -> str:
 def note_in_names_that_do_not_exist(ground: Ground) -> Outcome:
     plan = {"key": secrets.token_hex(12)}
     played = ground.play_in_turn(remembers_names, times_names, plan)
-    passed_on = played.loot("first") is not None and played.loot("first") == played.loot("then")
+    wrote, read = (int(played.loot(case) or 0) for case in ("first", "then"))
+    # One bit of eight may be wrong on a busy machine: whoever wants it right says it twice.
+    passed_on = wrote > 0 and read > 0 and (wrote ^ read).bit_count() <= 1
     return played.outcome("the next case read the note" if passed_on else None, "first")
