@@ -116,6 +116,8 @@ def test_the_shipped_bench_is_listed_run_and_judged_where_there_is_no_other(user
     assert run.returncode == 0, run.stderr
     # All that speaks against it is that the oracle is no agent.
     assert [reason.partition(":")[0] for reason in answered(run)["verdict"]["reasons"]] == ["no_agent"]
+    shown = user.calls("show", "latest", "requests-2-31-0", "--diff").stdout
+    assert "-requests==2.31.0\n" in shown
     assert user.calls("digest", "dependency-pin").stdout == "12 current\n"
     verified = answered(user.calls("verify", "--rescore", "--json"))
     assert (verified["ok"], verified["rescored"], verified["benches_missing"]) == (True, 12, [])

@@ -10,7 +10,7 @@ import click
 from codegenie.eval.aggregation import mean_over_units
 from codegenie.eval.artifacts import NOT_KEPT, why_not_kept
 from codegenie.eval.changes import Origin, origin_of, trial_change
-from codegenie.eval.cli.ending import log_until_signal
+from codegenie.eval.cli.ending import benches_until_signal, log_until_signal
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import bench_root_option, json_option, out_option
 from codegenie.eval.errors import NoCaseMatches, NotMeasured
@@ -21,6 +21,7 @@ from codegenie.eval.reporting.cases import render_case
 from codegenie.eval.reporting.changes import Change
 from codegenie.eval.reporting.terminal import render_report
 from codegenie.eval.runner import SystemClock
+from codegenie.eval.shipped import Benches
 
 _PARTS = {
     "diff": ("output", "output_redacted"),
@@ -44,11 +45,11 @@ def command(
     """Show RUN (an id, a beginning of one, or `latest`), or one CASE of it."""
     if part and case is None:
         raise click.UsageError(f"--{part} needs a CASE")
-    with log_until_signal(Path(out)) as directory:
+    with log_until_signal(Path(out)) as directory, benches_until_signal(bench_root) as benches:
         log = verify_log(directory, SystemClock(), artifacts=False)
         entry = log.find(run)
         document, lines = (
-            _shown_run(log, entry) if case is None else _CaseView(log, entry, bench_root).shown(case, part)
+            _shown_run(log, entry) if case is None else _CaseView(log, entry, benches).shown(case, part)
         )
     if as_json:
         say_json("codegenie.eval.show/1", document)
@@ -69,7 +70,7 @@ class _CaseView:
 
     log: VerifiedLog
     entry: RunEntry
-    bench_root: Sequence[str]
+    benches: Benches
 
     def shown(self, case: str, part: str | None) -> tuple[dict[str, Any], list[str]]:
         """Return the JSON document and the lines, of all of the case or of one part."""
@@ -118,7 +119,8 @@ class _CaseView:
         name = next((name for name in _PARTS["diff"] if name in trial.artifacts), None)
         if name is None:
             return None
-        return trial_change(self.log.started(self.entry), trial, self._kept(trial, name), self.bench_root)
+        roots = self.benches.roots_of(self.entry.task_class)
+        return trial_change(self.log.started(self.entry), trial, self._kept(trial, name), roots)
 
     def _kept(self, trial: TrialEvidence, name: str) -> bytes:
         content = self.log.artifact(trial, name)
