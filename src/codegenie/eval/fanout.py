@@ -23,8 +23,10 @@ async def fan_out(items: Iterable[T], work: Callable[[T], Awaitable[None]], conc
         for worker in workers:
             worker.cancel()
         await all_ended(workers)
-    for worker in workers:
-        if not worker.cancelled() and (error := worker.exception()) is not None:
+    # Every exception is asked for: one that is not is printed with its traceback when the loop ends.
+    errors = [worker.exception() for worker in workers if not worker.cancelled()]
+    for error in errors:
+        if error is not None:
             raise error
 
 
