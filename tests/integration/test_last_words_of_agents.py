@@ -18,7 +18,7 @@ HEAD = "import json, os, signal, sys, time\n\ndef solve(case):\n"
 """What comes next is line 4 of agent.py."""
 
 
-def asked(directory: Path, body: str, seconds: float = 20.0, head: str = HEAD) -> SutAnswer | SutFault:
+def asked(directory: Path, body: str, seconds: float = 120.0, head: str = HEAD) -> SutAnswer | SutFault:
     """Ask an agent whose function has this body."""
     source = head + "".join(f"    {line}\n" for line in body.splitlines())
     (directory / "agent.py").write_text(source, encoding="utf-8")
