@@ -147,8 +147,7 @@ def command(
     if as_json:
         click.echo(json.dumps(_document(recorded, verdict, plan), indent=2))
     else:
-        ending = _ending(recorded, options, signal_code)
-        click.echo("\n".join([*_lines(recorded, verdict, plan), *ending]))
+        click.echo("\n".join([*_lines(recorded, verdict, plan), *_ending(recorded, options, signal_code)]))
     return signal_code or (0 if _measured(recorded.report) else _NOT_MEASURED)
 
 
