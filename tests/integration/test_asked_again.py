@@ -161,7 +161,10 @@ def test_what_passed_by_being_ended_is_sufficient_only_if_a_human_waives_it(tmp_
 
 @dataclass
 class ReadsTheJournal(NotingSut):
-    """An agent that looks, when it is asked, what is on the disk about it."""
+    """An agent that looks, when it is asked, what is on the disk about it.
+
+    Other slots may have added lines since the last sync, so only what a sync has covered counts.
+    """
 
     log: Path = Path()
     synced: list[int] = field(default_factory=list)
@@ -169,8 +172,7 @@ class ReadsTheJournal(NotingSut):
 
     async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
         (journal,) = (self.log / "journal").iterdir()
-        assert journal.stat().st_size == self.synced[-1], "all of it is on the disk"
-        lines = journal.read_bytes().splitlines()
+        lines = journal.read_bytes()[: max(self.synced)].splitlines()
         self.found.append([json.loads(line.split(b" ", 1)[1]) for line in lines])
         return await super().ask(case, seconds)
 
@@ -183,8 +185,9 @@ def test_that_an_agent_is_asked_is_on_the_disk_before_it_hears_of_the_trial(
     fdatasync = os.fdatasync
 
     def noted(descriptor: int) -> None:
+        size = os.fstat(descriptor).st_size
         fdatasync(descriptor)
-        sut.synced.append(os.fstat(descriptor).st_size)
+        sut.synced.append(size)
 
     monkeypatch.setattr(os, "fdatasync", noted)
     root = write_bench(tmp_path / "bench", cases=CASES)

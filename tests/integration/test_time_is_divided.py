@@ -119,7 +119,8 @@ def test_what_its_own_threads_took_was_not_withheld(they_have: str) -> None:
 
     # On one processor there is no more time than that, whoever has it.
     assert share.given + share.withheld <= elapsed + 0.2
-    assert share.given >= 1.0
+    # A tenth is for two clocks of the kernel that count in ticks: one run was given 0.99 of its 1.0.
+    assert share.given >= 0.9
 
 
 def test_a_process_that_is_gone_had_nothing() -> None:
