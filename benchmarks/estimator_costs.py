@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.results import Row, Section
 from benchmarks.rounds import Spread
-from codegenie.eval.estimators import bca_lower, clopper_pearson_lower, gaffke_lower
+from codegenie.eval.estimators.bounds import bca_lower, clopper_pearson_lower, gaffke_lower
 
 MICRO = 1_000_000
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from codegenie.eval.digests import digest_statuses, write_digests
-from codegenie.eval.loader import load_task_class
+from codegenie.eval.bench.digest_list import digest_statuses, write_digests
+from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.models import RUNNER_CODES
 
 NAME = "generated"

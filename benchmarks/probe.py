@@ -29,7 +29,7 @@ def whole_run(
 
     from codegenie.eval.models import RunOptions
     from codegenie.eval.runner import Runner
-    from codegenie.eval.suts.own import NullSut
+    from codegenie.eval.suts.builtin import NullSut
 
     options = RunOptions(concurrency=int(concurrency), isolation=isolation, spawn=spawn)  # type: ignore[arg-type]
     report = asyncio.run(
@@ -48,8 +48,8 @@ def confined_run(bench: str, concurrency: str, isolation: str, spawn: str) -> di
     """Run every case in a class; also time each rubric, and say how large all of our processes became."""
     import statistics
 
-    from codegenie.eval.isolation.launcher import Rubrics
-    from codegenie.eval.isolation.launching import ConfinedLauncher
+    from codegenie.eval.isolation.launchers import ConfinedLauncher
+    from codegenie.eval.isolation.rubric_runner import Rubrics
 
     seconds: list[float] = []
     others: list[int] = []
@@ -85,8 +85,8 @@ def prove_class(isolation: str, spawn: str) -> dict[str, float]:
     """Prove a class as a run does at its start; the time is that of the proof alone, without imports."""
     import asyncio
 
-    from codegenie.eval.isolation.launcher import rubric_runner
-    from codegenie.eval.snapshot import run_directory
+    from codegenie.eval.isolation.rubric_runner import rubric_runner
+    from codegenie.eval.system.run_directory import run_directory
 
     async def prove() -> float:
         with run_directory() as directory:
@@ -143,7 +143,7 @@ def warm_run(bench: str, concurrency: str) -> dict[str, float]:
 
     from codegenie.eval.models import RunOptions
     from codegenie.eval.runner import Runner
-    from codegenie.eval.suts.own import NullSut
+    from codegenie.eval.suts.builtin import NullSut
 
     store = own_log(bench, "store")
     started = time.perf_counter()
@@ -162,8 +162,8 @@ def warm_run(bench: str, concurrency: str) -> dict[str, float]:
 def recorded_parts(bench: str, concurrency: str) -> dict[str, float]:
     """Time validation, journal and log inside a cold run, and say what share of it they are."""
     from codegenie.eval import trial, validation
-    from codegenie.eval.audit import AuditLog
-    from codegenie.eval.journal import Journal
+    from codegenie.eval.log.disk import AuditLog
+    from codegenie.eval.log.journal import Journal
 
     spent = 0.0
 
@@ -188,9 +188,9 @@ def recorded_parts(bench: str, concurrency: str) -> dict[str, float]:
 
 def write_log(bench: str, runs: str) -> dict[str, float]:
     """Run once, then append the same run under other ids: a log as large as many runs make it."""
-    from codegenie.eval.audit import AuditLog
-    from codegenie.eval.audit_chain import decode_record
-    from codegenie.eval.runner import SystemClock
+    from codegenie.eval.log.chain import decode_record
+    from codegenie.eval.log.disk import AuditLog
+    from codegenie.eval.system.clock import SystemClock
 
     whole_run(bench, "2")
     first = own_log(bench, str(os.getpid()))
@@ -212,8 +212,8 @@ def verify_whole_log(bench: str) -> dict[str, float]:
     """Verify the large log; then only read and hash it, which any verification must."""
     from blake3 import blake3
 
-    from codegenie.eval.inspection import verify_log
-    from codegenie.eval.runner import SystemClock
+    from codegenie.eval.log.reading import verify_log
+    from codegenie.eval.system.clock import SystemClock
 
     directory = own_log(bench, "many")
     started = time.perf_counter()

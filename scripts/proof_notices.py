@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from codegenie.eval.isolation.confinement import layout  # noqa: E402 - beside the next two
+from codegenie.eval.isolation.confinement import visible_paths  # noqa: E402 - beside the next two
 from tests.portfolio.proof.play import notice, unnoticed  # noqa: E402 - no installed package
 from tests.portfolio.table import Restriction, read_portfolio  # noqa: E402 - likewise
 
@@ -24,7 +24,7 @@ OF_PACKAGES = {"packages-are-covered", "landlock-of-packages", "landlock-of-the-
 
 def concerns_us(restriction: Restriction) -> bool:
     """Say whether anything hangs on it for the user, and the interpreter, that run this."""
-    if restriction.name in OF_PACKAGES and not layout.masked():
+    if restriction.name in OF_PACKAGES and not visible_paths.masked():
         return False
     return not restriction.root or os.geteuid() == 0
 

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from codegenie.eval.loader import read_case_tree
+from codegenie.eval.bench.loading import read_case_tree
 
 ROOT = Path(__file__).resolve().parents[1]
 TASK_CLASS = "adversarial-task-class"

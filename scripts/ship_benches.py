@@ -2,7 +2,7 @@
 
 hatchling calls this while it builds. As plain files the benches would not survive an installation: pip
 compiles every `.py` file that it installs, which puts `__pycache__` directories into benches, and a bench
-that holds anything but its own files is refused. `codegenie.eval.shipped` reads the archive.
+that holds anything but its own files is refused. `codegenie.eval.bench.shipped` reads the archive.
 """
 
 import tempfile

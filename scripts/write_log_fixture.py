@@ -12,12 +12,14 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-from codegenie.eval.audit import AuditLog
-from codegenie.eval.evidence import ExamFinished, TrialEvidence
+from codegenie.eval.evidence import TrialEvidence
+from codegenie.eval.log.disk import AuditLog
+from codegenie.eval.log.records import ExamFinished
 from codegenie.eval.models import RunOptions, RunPlan, TrialScore
-from codegenie.eval.runner import Runner, SystemClock
-from codegenie.eval.suts.specs import SutRequest, open_sut
-from codegenie.eval.trial import Stop
+from codegenie.eval.runner import Runner
+from codegenie.eval.stopping import Stop
+from codegenie.eval.suts.spec import SutRequest, open_sut
+from codegenie.eval.system.clock import SystemClock
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "fixtures" / "log-v1"

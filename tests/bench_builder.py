@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from codegenie.eval.bench.digest_list import digest_statuses, write_digests
+from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.digests import digest_statuses, write_digests
-from codegenie.eval.loader import load_task_class
 from codegenie.eval.models import BenchRunReport, BenchScore, RunOptions
 from codegenie.eval.ports import SutCase, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner

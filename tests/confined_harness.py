@@ -12,9 +12,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from codegenie.eval.isolation.launching import open_launcher
+from codegenie.eval.isolation.launchers import open_launcher
 from codegenie.eval.models import IsolationClass, Spawn
-from codegenie.eval.streams import stream_file
+from codegenie.eval.system.child_files import stream_file
 from tests.confinement_workshop import run_by
 
 SLEEP = b"import os, time\nos.write(1, b'!')\ntime.sleep(60)\n"

@@ -19,11 +19,11 @@ from typing import TypeVar
 import pytest
 
 import codegenie
-from codegenie.eval.isolation import zygotes
-from codegenie.eval.isolation.launching import Launcher, Watch, open_launcher
+from codegenie.eval.isolation import zygote_client
+from codegenie.eval.isolation.launchers import Launcher, Watch, open_launcher
 from codegenie.eval.models import IsolationClass, Spawn
-from codegenie.eval.processes import ProcessEnd
-from codegenie.eval.streams import stream_file
+from codegenie.eval.system.child_files import stream_file
+from codegenie.eval.system.supervisor import ProcessEnd
 
 CONFINED: tuple[IsolationClass, ...] = ("namespace", "landlock")
 SPAWNS: tuple[Spawn, ...] = ("zygote", "cold")
@@ -218,9 +218,8 @@ def use_edited_guardian(
 ) -> None:
     """Have guardians started from a copy; an edit names a file, what stands there, and what shall."""
     edited = edited_package(directory, *edits)
-    monkeypatch.setattr(
-        zygotes, "_PROGRAM", edited / "codegenie" / "eval" / "isolation" / "confinement" / "guardian.py"
-    )
+    program = edited / "codegenie" / "eval" / "isolation" / "confinement" / "guardian_program.py"
+    monkeypatch.setattr(zygote_client, "_PROGRAM", program)
 
 
 def edited_package(directory: Path, *edits: tuple[str, str, str]) -> Path:

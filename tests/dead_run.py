@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from codegenie.eval.log.open_run import RecordedRun
 from codegenie.eval.ports import SutCase
-from codegenie.eval.recording import RecordedRun
 from tests.bench_builder import ECHO_RUBRIC, write_bench
 from tests.log_workshop import VERDICTS, read_records, record_run, stopped_run, verified, write_journal
 

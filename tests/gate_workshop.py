@@ -5,15 +5,11 @@ from functools import cache
 from typing import Any
 
 from codegenie.eval.aggregation import summarise
-from codegenie.eval.evidence import (
-    PROBE_LIST,
-    REQUIRED_PROBES,
-    IsolationProof,
-    ProbeResult,
-    RunStarted,
-    identity_digest,
-)
-from codegenie.eval.history import Look
+from codegenie.eval.gate.policy import TierPolicy, read_policy
+from codegenie.eval.gate.verdict import BenchOnDisk, Evidence, PromotionGate, PromotionVerdict
+from codegenie.eval.isolation_proof import PROBE_LIST, REQUIRED_PROBES, IsolationProof, ProbeResult
+from codegenie.eval.log.records import RunStarted
+from codegenie.eval.log.runs import Look
 from codegenie.eval.models import (
     RUNNER_CODES,
     BenchCase,
@@ -25,8 +21,7 @@ from codegenie.eval.models import (
     SutIdentity,
 )
 from codegenie.eval.planning import case_set_digest
-from codegenie.eval.promotion import BenchOnDisk, Evidence, PromotionGate, PromotionVerdict
-from codegenie.eval.tiers import TierPolicy, read_policy
+from codegenie.eval.suts.identity import identity_digest
 
 NOW = dt.datetime(2026, 11, 15, 12, tzinfo=dt.UTC)
 POLICY = read_policy(b"thresholds: {bronze: 0.5, silver: 0.8, gold: 0.9, platinum: 0.95}", "the policy")

@@ -11,17 +11,19 @@ from typing import Any
 from blake3 import blake3
 
 from codegenie.eval.aggregation import combine_trials, summarise
-from codegenie.eval.audit import HEAD, AuditLog
-from codegenie.eval.audit_chain import Link, record_name
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.evidence import REQUIRED_PROBES, ExamFinished, RunStarted, TrialEvidence
-from codegenie.eval.inspection import VerifiedLog, verify_log
+from codegenie.eval.evidence import TrialEvidence, settled
+from codegenie.eval.isolation_proof import REQUIRED_PROBES
+from codegenie.eval.log.chain import Link, record_name
+from codegenie.eval.log.disk import HEAD, AuditLog
+from codegenie.eval.log.open_run import RecordedRun
+from codegenie.eval.log.reading import VerifiedLog, verify_log
+from codegenie.eval.log.records import ExamFinished, RunStarted
 from codegenie.eval.models import IsolationClass, RunOptions, TrialScore
 from codegenie.eval.ports import SutCase, SutRunner, SystemUnderTest
-from codegenie.eval.recording import RecordedRun
-from codegenie.eval.runner import Runner, SystemClock
-from codegenie.eval.settling import settled
-from codegenie.eval.trial import Stop
+from codegenie.eval.runner import Runner
+from codegenie.eval.stopping import Stop
+from codegenie.eval.system.clock import SystemClock
 from tests.bench_builder import ECHO_RUBRIC, TASK_CLASS, write_bench
 
 Edit = Callable[[dict[str, Any]], object]

@@ -11,22 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codegenie.eval.evidence import IsolationProof
 from codegenie.eval.isolation import proof as proving
 from codegenie.eval.isolation.call_trials import DOORS
 from codegenie.eval.isolation.canaries import Canaries, planted
-from codegenie.eval.isolation.launching import Streams, Watch
-from codegenie.eval.isolation.outside import seen_from_outside
-from codegenie.eval.isolation.proof import OF_CALLS, OPEN_PROBES, Outside, Planter, prove
+from codegenie.eval.isolation.launchers import Streams, Watch
+from codegenie.eval.isolation.outside_view import seen_from_outside
+from codegenie.eval.isolation.proof import OF_CALLS, Outside, Planter, prove
 from codegenie.eval.isolation.unconfined import Unconfined
+from codegenie.eval.isolation_proof import OPEN_PROBES, IsolationProof
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.ports import Room
-from codegenie.eval.processes import ProcessEnd
+from codegenie.eval.system.supervisor import ProcessEnd
 
 CLASSES: tuple[IsolationClass, ...] = ("landlock", "namespace")
-PROBE_PROGRAM = Path(proving.__file__).with_name("probe.py")
+PROBE_PROGRAM = Path(proving.__file__).with_name("probe_program.py")
 PROBE = runpy.run_path(str(PROBE_PROGRAM), run_name="read")
-CALLS_PROGRAM = Path(proving.__file__).with_name("probe_calls.py")
+CALLS_PROGRAM = Path(proving.__file__).with_name("probe_calls_program.py")
 CALL_PROBE = runpy.run_path(str(CALLS_PROGRAM), run_name="read")
 TRIED_FIRST = frozenset({*PROBE["TRIES"], *PROBE["LAST_TRIES"], PROBE["SHELL"]})
 TRIED_BY_CALLS = frozenset({*CALL_PROBE["TRIES"], *CALL_PROBE["OF_LANDLOCK"]})

@@ -7,17 +7,17 @@ from typing import Any
 
 from blake3 import blake3
 
+from codegenie.eval.bench.digest_list import digest_statuses, write_digests
+from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.digests import digest_statuses, write_digests
-from codegenie.eval.evidence import IsolationProof
-from codegenie.eval.loader import load_task_class
-from codegenie.eval.memory import StoredMemory
+from codegenie.eval.isolation_proof import IsolationProof
+from codegenie.eval.log.open_run import RecordedRun
 from codegenie.eval.models import BenchCase, IsolationClass, RunOptions, SutBoundary, SutIdentity
 from codegenie.eval.ports import Room, RubricRun, SutAnswer, SutCase, SutFault, SutRunner
-from codegenie.eval.recording import RecordedRun, RunParts
-from codegenie.eval.runner import Runner
-from codegenie.eval.suts.specs import OWN_RUNNERS
-from codegenie.eval.trial import Stop
+from codegenie.eval.runner import Runner, RunParts
+from codegenie.eval.stopping import Stop
+from codegenie.eval.store.reuse import StoredMemory
+from codegenie.eval.suts.spec import OWN_RUNNERS
 from tests.bench_builder import TASK_CLASS
 from tests.log_workshop import read_records, record_run
 

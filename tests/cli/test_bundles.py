@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codegenie.eval import bundles
-from codegenie.eval.audit_chain import Link
-from codegenie.eval.bundles import opened_log
 from codegenie.eval.errors import DecodingRefused, EvalError
-from codegenie.eval.inspection import verify_log
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.log import bundle as bundles
+from codegenie.eval.log.bundle import opened_log
+from codegenie.eval.log.chain import Link
+from codegenie.eval.log.reading import verify_log
+from codegenie.eval.system.clock import SystemClock
 from tests.bench_builder import TASK_CLASS
 from tests.evidence_desk import UNITS, Desk, copied
 from tests.log_workshop import record_files

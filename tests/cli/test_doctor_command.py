@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codegenie.eval.cli import run_command_line
-from codegenie.eval.evidence import REQUIRED_PROBES
+from codegenie.eval.isolation_proof import REQUIRED_PROBES
 
 Capture = pytest.CaptureFixture[str]
 

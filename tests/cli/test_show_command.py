@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from codegenie.eval.artifacts import ArtifactStore
-from codegenie.eval.evidence import identity_digest
+from codegenie.eval.log.artifacts import ArtifactStore
 from codegenie.eval.models import SutIdentity
+from codegenie.eval.suts.identity import identity_digest
 from tests.bench_builder import TASK_CLASS
 from tests.evidence_desk import STEERING_CHARACTERS, UNITS, Desk
 from tests.log_workshop import forge

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from codegenie.eval.tiers import FIRST_POLICY
+from codegenie.eval.gate.policy import FIRST_POLICY
 from tests.command_line import answered, call, eval_argv
 from tests.evidence_desk import Desk
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.digests import digest_statuses
-from codegenie.eval.loader import load_task_class
+from codegenie.eval.bench.digest_list import digest_statuses
+from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.models import RUNNER_CODES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,16 +10,12 @@ from typing import get_args
 
 import pytest
 
-from codegenie.eval import promotion, tiers
 from codegenie.eval.cli.show_command import _PARTS
-from codegenie.eval.evidence import (
-    RECORD_OF_BODY,
-    Answer,
-    LogRecord,
-    TrialEvidence,
-)
+from codegenie.eval.evidence import Answer, TrialEvidence
+from codegenie.eval.gate import policy, verdict
+from codegenie.eval.gate.verdict import PromotionVerdict
+from codegenie.eval.log.records import RECORD_OF_BODY, LogRecord
 from codegenie.eval.models import Record
-from codegenie.eval.promotion import PromotionVerdict
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs" / "reference"
@@ -39,7 +35,7 @@ def unnamed(names: set[str], page: str) -> set[str]:
 
 
 def test_every_reason_of_the_gate_has_a_row_and_no_other() -> None:
-    source = Path(promotion.__file__).read_text(encoding="utf-8")
+    source = Path(verdict.__file__).read_text(encoding="utf-8")
     reasons = set(re.findall(r'_reason\(\s*"([a-z_]+)"', source))
 
     assert len(reasons) > 20
@@ -47,7 +43,7 @@ def test_every_reason_of_the_gate_has_a_row_and_no_other() -> None:
 
 
 def test_every_setting_of_the_policy_has_a_row_and_no_other() -> None:
-    assert first_cells(GATE, "Policy file") == tiers._KEYS  # noqa: SLF001 - the page names what is read
+    assert first_cells(GATE, "Policy file") == policy._KEYS  # noqa: SLF001 - the page names what is read
 
 
 def test_every_field_of_a_verdict_and_every_verdict_is_named() -> None:
@@ -75,7 +71,7 @@ def test_every_word_for_what_is_reused_and_every_kind_of_artefact_is_named() -> 
 
 
 def test_everything_that_verify_may_leave_unchecked_is_named() -> None:
-    source = (Path(promotion.__file__).parent / "verification.py").read_text(encoding="utf-8")
+    source = (Path(verdict.__file__).parents[1] / "verification.py").read_text(encoding="utf-8")
 
     words = set(re.findall(r'missing\.append\("(\w+)"\)', source))
 

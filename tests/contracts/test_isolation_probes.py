@@ -3,18 +3,12 @@
 import re
 from pathlib import Path
 
-from codegenie.eval.evidence import REQUIRED_PROBES
+from codegenie.eval.gate.policy import ISOLATION_ORDER
 from codegenie.eval.isolation.confinement import landlock
-from codegenie.eval.isolation.kernel import LEAST_LANDLOCK_ABI
-from codegenie.eval.isolation.outside import seen_from_outside
-from codegenie.eval.isolation.proof import (
-    CONTROLLED_PROBES,
-    OF_CALLS,
-    OF_ZYGOTES,
-    OPEN_PROBES,
-    STRONGEST_FIRST,
-)
-from codegenie.eval.tiers import ISOLATION_ORDER
+from codegenie.eval.isolation.machine import LEAST_LANDLOCK_ABI
+from codegenie.eval.isolation.outside_view import seen_from_outside
+from codegenie.eval.isolation.proof import OF_CALLS, OF_ZYGOTES, STRONGEST_FIRST
+from codegenie.eval.isolation_proof import CONTROLLED_PROBES, OPEN_PROBES, REQUIRED_PROBES
 from tests.portfolio.proof.play import unnoticed
 from tests.portfolio.table import read_portfolio
 from tests.proof_workshop import CALL_PROBE, OUTSIDE, PROBE, TRIED

@@ -27,8 +27,8 @@ PARAMETERS = 5
 BROAD_EXCEPT_ROOMS = {
     "codegenie/eval/suts/raised.py",
     "codegenie/eval/cli/__init__.py",
-    "codegenie/eval/isolation/confinement/guardian.py",
-    "codegenie/eval/isolation/confinement/interpreter.py",
+    "codegenie/eval/isolation/confinement/guardian_program.py",
+    "codegenie/eval/isolation/confinement/run_as_main.py",
     "codegenie/eval/isolation/confinement/zygote.py",
 }
 ROOMLESS_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}

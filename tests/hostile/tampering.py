@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from codegenie.eval.bench.loading import BenchRoot
 from codegenie.eval.errors import EvalError
-from codegenie.eval.loader import BenchRoot
 from codegenie.eval.models import BenchRunReport, RunOptions
 from codegenie.eval.ports import SutCase, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner

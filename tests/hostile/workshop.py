@@ -13,11 +13,12 @@ from typing import Any
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.cli import run_command_line
 from codegenie.eval.errors import EvalError
-from codegenie.eval.gating import load_policy
+from codegenie.eval.gate.deciding import load_policy
+from codegenie.eval.gate.policy import TierPolicy
 from codegenie.eval.models import BenchRunReport, BenchScore, RunOptions
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner, SystemUnderTest
-from codegenie.eval.runner import Runner, SystemClock
-from codegenie.eval.tiers import TierPolicy
+from codegenie.eval.runner import Runner
+from codegenie.eval.system.clock import SystemClock
 from tests.bench_builder import TASK_CLASS, CaseFiles, canonical_score, right_answer, write_bench
 from tests.evidence_desk import Said
 from tests.portfolio.stage import Outcome

@@ -58,7 +58,7 @@ def keepers_for(directory: Path) -> list[int]:
                 arguments = Path(f"/proc/{name}/cmdline").read_bytes()
             except OSError:
                 continue
-            if b"keeper.py" in arguments and str(directory).encode() in arguments:
+            if b"supervisor_program.py" in arguments and str(directory).encode() in arguments:
                 found.append(int(name))
     return found
 

@@ -119,7 +119,7 @@ def forked_keeper(settings: dict[str, Any], change: Change | None = None) -> Ite
 
     def work() -> None:
         ours.close()
-        module = load_program("keeper.py")
+        module = load_program("system/supervisor_program.py")
         if change is not None:
             change(module)
         defaults: dict[str, Any] = {
@@ -128,7 +128,7 @@ def forked_keeper(settings: dict[str, Any], change: Change | None = None) -> Ite
             "renounce_privileges": False,
             "leak_grace_seconds": 0.25,
         }
-        sys.argv = ["keeper.py", json.dumps({**defaults, **settings})]
+        sys.argv = ["system/supervisor_program.py", json.dumps({**defaults, **settings})]
         module.main()
 
     pid = fork(work, [theirs.fileno(), silent, 2])

@@ -15,7 +15,7 @@ import pytest
 
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
-from codegenie.eval.trial import Stop
+from codegenie.eval.stopping import Stop
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import asked, call, environment, eval_argv
 from tests.log_workshop import journaled, read_records, record_run, stopped_run, verified

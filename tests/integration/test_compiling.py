@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval import compiling
-from codegenie.eval.compiling import SourceProblem, source_problems
+from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.errors import HarnessFailure, RubricInvalid
 from codegenie.eval.fence import inspect_paths
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.loader import load_task_class
-from codegenie.eval.streams import read_head, stream_file
+from codegenie.eval.system import compiling
+from codegenie.eval.system.child_files import read_head, stream_file
+from codegenie.eval.system.compiling import SourceProblem, source_problems
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import call
 from tests.integration.forked import load_program, run_program
@@ -92,7 +92,7 @@ def test_a_harness_with_less_memory_than_the_child_may_have_can_compile(tmp_path
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_AS, (900 << 20, 900 << 20))\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (10, 10))\n"
-        "from codegenie.eval.compiling import source_problems\n"
+        "from codegenie.eval.system.compiling import source_problems\n"
         "print(source_problems((('a.py', b'x = 1'),)))\n"
     )
     done = call([sys.executable, "-c", program], tmp_path)
@@ -162,10 +162,10 @@ def test_the_child_answers_each_source_on_a_line() -> None:
     framed = json.dumps([len(source) for source in sources]).encode() + b"\n" + b"".join(sources)
     log = os.open(os.devnull, os.O_RDWR)
     with stream_file(framed) as stdin, stream_file() as stdout, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["compile_child.py", '{"RLIMIT_CORE": 0}'])
-        assert run_program("compile_child.py", [stdin, stdout, log]) == 0
+        patch.setattr("sys.argv", ["system/compile_program.py", '{"RLIMIT_CORE": 0}'])
+        assert run_program("system/compile_program.py", [stdin, stdout, log]) == 0
         answers = [json.loads(line) for line in read_head(stdout, 10_000)[0].splitlines()]
     os.close(log)
 
     assert [answer and answer["line"] for answer in answers] == [None, 1, None, None]
-    assert load_program("compile_child.py").problem_of(b"x = 1") is None
+    assert load_program("system/compile_program.py").problem_of(b"x = 1") is None

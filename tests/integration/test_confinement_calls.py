@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from codegenie.eval.isolation.confinement.call_numbers import numbers
+from codegenie.eval.isolation.confinement.syscall_numbers import numbers
 from codegenie.eval.models import IsolationClass, Spawn
 from tests.call_table import REFUSED, WELL_KNOWN
 from tests.confinement_workshop import each_class, each_way, run_all, run_confined

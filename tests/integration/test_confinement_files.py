@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.isolation.confinement import layout
+from codegenie.eval.isolation.confinement import visible_paths
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
-from codegenie.eval.processes import real_interpreter
+from codegenie.eval.system.supervisor import real_interpreter
 from tests.confinement_workshop import (
     a_launcher,
     attempts,
@@ -54,11 +54,11 @@ def test_everything_is_read_only_but_the_box(spawn: Spawn) -> None:
     places = [mount.place for mount in mounts]
 
     assert len(places) == len(set(places))
-    assert {"/", "/box/case", *layout.DEVICES} <= set(places)
+    assert {"/", "/box/case", *visible_paths.DEVICES} <= set(places)
     for mount in mounts:
         assert "nosuid" in mount.flags, mount
-        assert ("nodev" in mount.flags) == (mount.place not in layout.DEVICES), mount
-        assert ("noexec" in mount.flags) == (mount.place in {"/box/case", *layout.DEVICES}), mount
+        assert ("nodev" in mount.flags) == (mount.place not in visible_paths.DEVICES), mount
+        assert ("noexec" in mount.flags) == (mount.place in {"/box/case", *visible_paths.DEVICES}), mount
         assert ("ro" in mount.flags) == (mount.place != "/box/case"), mount
 
 
@@ -85,7 +85,7 @@ def test_nothing_of_the_hosts_mounts_is_left() -> None:
     assert leads_to(real_interpreter(), mounts)
     assert leads_to(library, mounts)
     # Nothing is mounted that is neither the interpreter, its library, shared objects or data, nor a device.
-    for place in places - {"/", "/box/case", *layout.DEVICES, real_interpreter()}:
+    for place in places - {"/", "/box/case", *visible_paths.DEVICES, real_interpreter()}:
         if os.path.isfile(place):
             assert ".so" in os.path.basename(place), place
             continue
@@ -217,7 +217,7 @@ def test_other_peoples_packages_are_covered() -> None:
     )
     library = os.path.dirname(os.path.realpath(os.__file__))
     assert run_confined("namespace", source).way == (0, None)
-    assert sorted(layout.masked()) == [
+    assert sorted(visible_paths.masked()) == [
         path
         for path in (f"{library}/{name}" for name in ("dist-packages", "site-packages"))
         if os.path.isdir(path)
@@ -226,7 +226,7 @@ def test_other_peoples_packages_are_covered() -> None:
 
 def test_whatever_is_to_be_covered_is_covered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # A package of the library itself, for not every interpreter has others below its library.
-    names = ("layout.py", '_NOT_OURS = ("site-packages", "dist-packages")', '_NOT_OURS = ("wsgiref",)')
+    names = ("visible_paths.py", '_NOT_OURS = ("site-packages", "dist-packages")', '_NOT_OURS = ("wsgiref",)')
     use_edited_guardian(monkeypatch, tmp_path, names)
     source = "import os; print(os.listdir(os.path.join(os.path.dirname(os.__file__), 'wsgiref')))"
     assert run_confined("namespace", source).stdout == "[]\n"

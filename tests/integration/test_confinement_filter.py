@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.isolation.confinement import seccomp
-from codegenie.eval.isolation.confinement.call_numbers import (
+from codegenie.eval.isolation.confinement.syscall_numbers import (
     ABSENT,
     CHECKED,
     EXECUTION,

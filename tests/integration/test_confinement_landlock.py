@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.errors import IsolationUnavailable
-from codegenie.eval.isolation.confinement import layout
+from codegenie.eval.isolation.confinement import visible_paths
 from codegenie.eval.models import IsolationClass, Spawn
-from codegenie.eval.processes import real_interpreter
+from codegenie.eval.system.supervisor import real_interpreter
 from tests.confinement_workshop import (
     ATTEMPTS,
     a_launcher,
@@ -110,7 +110,7 @@ def test_nothing_in_the_box_can_be_executed(isolation_class: IsolationClass, spa
 
 @each_class
 def test_a_library_is_read_and_not_executed(isolation_class: IsolationClass) -> None:
-    folders = [path for path in layout.readable(real_interpreter()) if os.path.isdir(path)]
+    folders = [path for path in visible_paths.readable(real_interpreter()) if os.path.isdir(path)]
     objects = [
         os.path.join(folder, name) for folder in folders for name in os.listdir(folder) if ".so" in name
     ]
@@ -183,7 +183,7 @@ def test_without_namespaces_what_was_merely_installed_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # A package of the library itself, for not every interpreter has others below its library.
-    names = ("layout.py", '_NOT_OURS = ("site-packages", "dist-packages")', '_NOT_OURS = ("wsgiref",)')
+    names = ("visible_paths.py", '_NOT_OURS = ("site-packages", "dist-packages")', '_NOT_OURS = ("wsgiref",)')
     use_edited_guardian(monkeypatch, tmp_path, names)
     place = f"{os.path.dirname(os.path.realpath(os.__file__))}/wsgiref/__init__.py"
     beside = f"{os.path.dirname(os.path.realpath(os.__file__))}/json/__init__.py"

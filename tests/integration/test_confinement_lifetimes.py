@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from codegenie.eval.isolation import launching
+from codegenie.eval.isolation import launchers
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
 from tests.confinement_workshop import (
@@ -141,7 +141,7 @@ def test_a_guardian_is_replaced_as_often_as_it_is_killed(isolation_class: Isolat
 def test_a_zygote_is_replaced_after_so_many_cases(
     isolation_class: IsolationClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launching, "LIMITS", replace(LIMITS, zygote_cases=3))
+    monkeypatch.setattr(launchers, "LIMITS", replace(LIMITS, zygote_cases=3))
 
     async def run() -> tuple[list[int], list[int]]:
         zygotes: list[int] = []
@@ -306,7 +306,7 @@ def test_a_zygote_that_hears_nothing_is_ended_all_the_same_when_the_harness_dies
     isolation_class: IsolationClass, tmp_path: Path
 ) -> None:
     # Nor is it tied to its guardian, which would be the second way.
-    loose = edited_package(tmp_path, ("guardian.py", "        tie_to_parent(self._number)\n", ""))
+    loose = edited_package(tmp_path, ("guardian_program.py", "        tie_to_parent(self._number)\n", ""))
     with a_running_harness(isolation_class, "zygote", tmp_path, package=loose) as running:
         os.kill(running.tree["zygote"], signal.SIGSTOP)
         running.kill("harness")

@@ -13,14 +13,7 @@ import pytest
 
 from codegenie.eval.models import IsolationClass
 from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
-from tests.confinement_workshop import (
-    children_of,
-    each_class,
-    is_alive,
-    parent_of,
-    seconds_until,
-    tree_below,
-)
+from tests.confinement_workshop import children_of, each_class, is_alive, parent_of, seconds_until, tree_below
 from tests.integration.command import PROGRAM
 from tests.portfolio.stage import unmeasured
 from tests.portfolio.table import ROOT

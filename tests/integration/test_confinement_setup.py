@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.errors import HarnessFailure, IsolationUnavailable, NotMeasured
-from codegenie.eval.isolation import zygotes
+from codegenie.eval.isolation import zygote_client
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
 from tests.confinement_workshop import (
@@ -90,7 +90,7 @@ STEPS_OF_A_ZYGOTE: dict[str, tuple[tuple[IsolationClass, ...], str, str]] = {
     "domain": (("namespace",), "namespaces.py", DOMAIN),
     "root": (("namespace",), "namespaces.py", "        syscalls.pivot_into(CAGE)\n"),
     "bounding set": (("namespace",), "namespaces.py", "        syscalls.drop_bounding_set()\n"),
-    "tie to the guardian": (CONFINED, "guardian.py", "        tie_to_parent(self._number)\n"),
+    "tie to the guardian": (CONFINED, "guardian_program.py", "        tie_to_parent(self._number)\n"),
     "not to be seen": (("namespace",), "namespaces.py", HIDE),
     "outer rules": (("landlock",), "lockdown.py", "        outer.take_on()\n"),
     "filter": (CONFINED, "seccomp.py", FILTER),
@@ -143,8 +143,10 @@ def test_a_guardian_or_a_zygote_that_dies_or_hangs_at_its_start_leaves_nothing(
     isolation_class: IsolationClass, what: str, where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     margin = where[: len(where) - len(where.lstrip())]
-    use_edited_guardian(monkeypatch, tmp_path, ("guardian.py", where, f"{margin}{what}{where}"))
-    monkeypatch.setattr(zygotes, "LIMITS", replace(LIMITS, zygote_seconds=1.0 if what == HANG else 20.0))
+    use_edited_guardian(monkeypatch, tmp_path, ("guardian_program.py", where, f"{margin}{what}{where}"))
+    monkeypatch.setattr(
+        zygote_client, "LIMITS", replace(LIMITS, zygote_seconds=1.0 if what == HANG else 20.0)
+    )
 
     # Whoever it was that held it up or ended it: that lowers no class.
     with pytest.raises(HarnessFailure, match=r"no answer in time|it ended by itself|Errno"):

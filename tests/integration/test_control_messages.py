@@ -12,7 +12,7 @@ from tests.integration.forked import load_program
 
 
 def keeper_control(descriptor: int) -> Any:  # noqa: ANN401 - a class of a program that nobody imports
-    keeper = load_program("keeper.py")
+    keeper = load_program("system/supervisor_program.py")
     vars(keeper)["_CONTROL"] = descriptor  # the program has it as its standard input
     return keeper.Control()
 

@@ -14,10 +14,10 @@ import pytest
 
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.isolation.headroom import check_headroom, most_tasks
-from codegenie.eval.keepers import start_program
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass
-from codegenie.eval.processes import Keeper, ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.system.supervisor import Keeper, ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.system.supervisor_pool import start_program
 from tests.confinement_workshop import (
     a_launcher,
     each_class,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.errors import IsolationUnavailable
-from codegenie.eval.evidence import IsolationProof
-from codegenie.eval.isolation.kernel import this_machine
+from codegenie.eval.isolation.machine import this_machine
 from codegenie.eval.isolation.proof import strongest_proved
+from codegenie.eval.isolation_proof import IsolationProof
 from codegenie.eval.models import Spawn
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import answered, call, eval_argv

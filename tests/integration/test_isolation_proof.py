@@ -10,20 +10,14 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.errors import HarnessFailure, IsolationNotProved, IsolationUnavailable
-from codegenie.eval.evidence import REQUIRED_PROBES
 from codegenie.eval.isolation.canaries import planted
-from codegenie.eval.isolation.kernel import this_machine
-from codegenie.eval.isolation.outside import seen_from_outside
-from codegenie.eval.isolation.proof import (
-    CONTROLLED_PROBES,
-    OF_CALLS,
-    OF_ZYGOTES,
-    OPEN_PROBES,
-    strongest_proved,
-)
+from codegenie.eval.isolation.machine import this_machine
+from codegenie.eval.isolation.outside_view import seen_from_outside
+from codegenie.eval.isolation.proof import OF_CALLS, OF_ZYGOTES, strongest_proved
+from codegenie.eval.isolation_proof import CONTROLLED_PROBES, OPEN_PROBES, REQUIRED_PROBES
 from codegenie.eval.models import IsolationClass
-from codegenie.eval.processes import ProcessEnd
-from codegenie.eval.streams import stream_file
+from codegenie.eval.system.child_files import stream_file
+from codegenie.eval.system.supervisor import ProcessEnd
 from tests.proof_workshop import (
     CALL_PROBE,
     CALLS_PROGRAM,

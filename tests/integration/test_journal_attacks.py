@@ -10,20 +10,13 @@ from typing import Any
 
 import pytest
 
-from codegenie.eval.audit import HEAD
 from codegenie.eval.errors import ChainTamperDetected, HarnessFailure
-from codegenie.eval.evidence import start_digest
-from codegenie.eval.journal import dead_journals
+from codegenie.eval.log.disk import HEAD
+from codegenie.eval.log.journal import dead_journals
+from codegenie.eval.log.records import start_digest
 from tests.bench_builder import ECHO_RUBRIC, write_bench
 from tests.dead_run import ANEW, CASES, RESUMED, Place, measured, not_resumed
-from tests.log_workshop import (
-    VERDICTS,
-    read_records,
-    record_files,
-    record_run,
-    stopped_run,
-    verified,
-)
+from tests.log_workshop import VERDICTS, read_records, record_files, record_run, stopped_run, verified
 from tests.store_workshop import NotingSut
 
 
@@ -182,7 +175,7 @@ def test_another_version_of_the_harness_does_not_resume(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its finish would contradict the start that an earlier version wrote."""
-    monkeypatch.setattr("codegenie.eval.recording.__version__", "9.9.9")
+    monkeypatch.setattr("codegenie.eval.runner.__version__", "9.9.9")
     place.resume()
     assert place.kinds() == ANEW
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from codegenie.eval import artifacts
-from codegenie.eval.artifacts import ArtifactStore, RunArtifacts
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.log import artifacts
+from codegenie.eval.log.artifacts import ArtifactStore, RunArtifacts
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.sanitising import REDACTED
 from tests.bench_builder import ECHO_RUBRIC, HONEST_RUBRIC, write_bench

@@ -12,7 +12,7 @@ from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.suts.python import PythonSut
 from codegenie.eval.suts.raised import MESSAGE_CHARACTERS, OwnCode, Raised
-from codegenie.eval.suts.results import fault_of
+from codegenie.eval.suts.result_reader import fault_of
 
 HEAD = "import json, os, signal, sys, time\n\ndef solve(case):\n"
 """What comes next is line 4 of agent.py."""

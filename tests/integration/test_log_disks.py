@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from codegenie.eval.audit import HEAD, AuditLog
-from codegenie.eval.audit_chain import MOST_RECORDS, Link, record_hash, record_name
 from codegenie.eval.errors import ChainTamperDetected, HarnessFailure
-from codegenie.eval.evidence import ExamFinished
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.log.chain import MOST_RECORDS, Link, record_hash, record_name
+from codegenie.eval.log.disk import HEAD, AuditLog
+from codegenie.eval.log.records import ExamFinished
+from codegenie.eval.system.clock import SystemClock
 from tests.bench_builder import TASK_CLASS, right_answer, write_bench
 from tests.command_line import answered, asked, call, eval_argv, in_private_mounts, run_argv, write_agent
 from tests.log_workshop import read_records, record_files, record_run, verified
@@ -187,7 +187,7 @@ def test_a_record_that_nobody_would_read_is_not_written(
     append(tmp_path)
     before = sorted(path.name for path in tmp_path.iterdir())
     (first,) = record_files(tmp_path)
-    monkeypatch.setattr("codegenie.eval.audit.RECORD_BYTES", len(first.read_bytes()))
+    monkeypatch.setattr("codegenie.eval.log.disk.RECORD_BYTES", len(first.read_bytes()))
     with pytest.raises(HarnessFailure, match="as large as it can be"):
         AuditLog(tmp_path, SystemClock()).append(
             ExamFinished(

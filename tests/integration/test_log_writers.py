@@ -14,20 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.audit import HEAD, AuditLog
-from codegenie.eval.audit_chain import Link, record_hash, record_name
 from codegenie.eval.errors import ChainTamperDetected
-from codegenie.eval.evidence import ExamFinished
-from codegenie.eval.runner import Runner, SystemClock
+from codegenie.eval.log.chain import Link, record_hash, record_name
+from codegenie.eval.log.disk import HEAD, AuditLog
+from codegenie.eval.log.records import ExamFinished
+from codegenie.eval.runner import Runner
+from codegenie.eval.system.clock import SystemClock
 from tests.bench_builder import TASK_CLASS, right_answer, write_bench
-from tests.command_line import (
-    asked,
-    call,
-    environment,
-    eval_argv,
-    run_argv,
-    write_agent,
-)
+from tests.command_line import asked, call, environment, eval_argv, run_argv, write_agent
 from tests.log_workshop import read_records, record_files, record_run, verified
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

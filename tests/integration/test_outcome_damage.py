@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from codegenie.eval.cache import Miss, OutcomeStore, Place
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
+from codegenie.eval.store.outcomes import Miss, OutcomeStore, Place
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import environment
 from tests.log_workshop import StopAfter, record_run, verified

@@ -226,7 +226,7 @@ def test_another_taxonomy_is_another_score(bench: Bench, file: str) -> None:
 def test_another_version_of_the_harness_is_another_score(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codegenie.eval.recording.__version__", "9.9.9")
+    monkeypatch.setattr("codegenie.eval.runner.__version__", "9.9.9")
     assert bench.run() == ["one: score is measured again, since harness_version changed"]
     assert bench.reused() == ["output"]
 

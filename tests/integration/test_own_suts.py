@@ -11,10 +11,10 @@ from codegenie.eval.errors import BenchCaseDigestMismatch, SutSpecInvalid
 from codegenie.eval.models import RunPlan
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.runner import Runner
-from codegenie.eval.suts.own import NullSut, OracleSut
+from codegenie.eval.suts.builtin import NullSut, OracleSut
 from codegenie.eval.suts.python import PythonSut
-from codegenie.eval.suts.results import read_result
-from codegenie.eval.suts.specs import SutRequest, open_sut
+from codegenie.eval.suts.result_reader import read_result
+from codegenie.eval.suts.spec import SutRequest, open_sut
 from tests.bench_builder import TASK_CLASS, CaseFiles, run_bench, write_bench
 
 CASES = [
@@ -95,8 +95,8 @@ def test_a_solution_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
     directory = root / TASK_CLASS
     (directory / "cases" / "one" / "solution").mkdir()
     (directory / "cases" / "one" / "solution" / "image").write_bytes(b"\xff\xfe")
-    from codegenie.eval.digests import digest_statuses, write_digests
-    from codegenie.eval.loader import load_task_class
+    from codegenie.eval.bench.digest_list import digest_statuses, write_digests
+    from codegenie.eval.bench.loading import load_task_class
 
     task_class = load_task_class(TASK_CLASS, bench_root=root)
     write_digests(task_class, digest_statuses(task_class))

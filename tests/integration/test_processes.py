@@ -15,14 +15,9 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.keepers import KeeperPool, keeper_pool
-from codegenie.eval.processes import (
-    Keeper,
-    ProcessEnd,
-    ProcessRequest,
-    real_interpreter,
-)
-from codegenie.eval.streams import read_head, read_tail, stream_file
+from codegenie.eval.system.child_files import read_head, read_tail, stream_file
+from codegenie.eval.system.supervisor import Keeper, ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.system.supervisor_pool import KeeperPool, keeper_pool
 
 
 async def run_python(keeper: Keeper, source: str, directory: Path, seconds: float = 20.0) -> ProcessEnd:

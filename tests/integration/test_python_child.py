@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.streams import read_head, stream_file
+from codegenie.eval.system.child_files import read_head, stream_file
 from tests.integration.forked import run_program
 
 MODULE = """\

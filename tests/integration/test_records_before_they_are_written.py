@@ -19,15 +19,16 @@ from typing import Any
 import pytest
 
 from codegenie.eval import aggregation
-from codegenie.eval.audit import HEAD, AuditLog
-from codegenie.eval.audit_chain import ChainVerifier, record_name
 from codegenie.eval.errors import ChainTamperDetected, HarnessFailure, SettingsInvalid
-from codegenie.eval.estimators import bca_lower
-from codegenie.eval.evidence import LogRecord, StartedRecord
-from codegenie.eval.inspection import VerifiedLog, verify_log
+from codegenie.eval.estimators.bounds import bca_lower
+from codegenie.eval.log.chain import ChainVerifier, record_name
+from codegenie.eval.log.disk import HEAD, AuditLog
+from codegenie.eval.log.reading import VerifiedLog, verify_log
+from codegenie.eval.log.records import LogRecord, StartedRecord
 from codegenie.eval.models import BenchCase, RunOptions, RunPlan
 from codegenie.eval.planning import case_set_digest
-from codegenie.eval.runner import Runner, SystemClock
+from codegenie.eval.runner import Runner
+from codegenie.eval.system.clock import SystemClock
 from tests.bench_builder import TASK_CLASS, right_answer, write_bench
 from tests.command_line import answered, call, environment, eval_argv, run_argv, write_agent
 from tests.log_workshop import forge, read_records, record_files, record_run, verified

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.audit_chain import decode_record
 from codegenie.eval.errors import ChainTamperDetected, EvalError, SettingsInvalid, SutSpecInvalid
-from codegenie.eval.evidence import boundary_problem
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.log.chain import decode_record
 from codegenie.eval.models import RunPlan, SutBoundary, SutIdentity
 from codegenie.eval.runner import Runner
-from codegenie.eval.suts.own import NullSut
-from codegenie.eval.suts.specs import SutRequest, open_sut
+from codegenie.eval.suts.builtin import NullSut
+from codegenie.eval.suts.identity import boundary_problem
+from codegenie.eval.suts.spec import SutRequest, open_sut
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import environment, eval_argv
 from tests.log_workshop import forge, read_records, record_run, stopped_run, verified

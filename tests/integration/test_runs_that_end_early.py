@@ -16,8 +16,8 @@ from codegenie.eval.evidence import TrialEvidence
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan, TrialScore
 from codegenie.eval.ports import SutCase, SutResult, SystemUnderTest
 from codegenie.eval.runner import Runner
+from codegenie.eval.stopping import Stop
 from codegenie.eval.suts.python import PythonSut
-from codegenie.eval.trial import Stop
 from tests.bench_builder import (
     TASK_CLASS,
     CaseFiles,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.isolation.launching import open_launcher
+from codegenie.eval.isolation.launchers import open_launcher
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.ports import Room
-from codegenie.eval.streams import read_head, stream_file
+from codegenie.eval.system.child_files import read_head, stream_file
 from tests.integration.interpreter_probes import KNOWN_DIFFERENCES, PROBES
 
 ROOT = Path(__file__).parents[2]

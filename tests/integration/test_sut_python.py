@@ -15,8 +15,8 @@ import pytest
 from codegenie.eval.errors import SutChanged, SutSpecInvalid
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.runner import Runner
+from codegenie.eval.stopping import Stop
 from codegenie.eval.suts.python import PythonSut
-from codegenie.eval.trial import Stop
 from tests.bench_builder import (
     HONEST_RUBRIC,
     TASK_CLASS,

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.isolation.launching import ConfinedLauncher
-from codegenie.eval.keepers import start_program
+from codegenie.eval.isolation.launchers import ConfinedLauncher
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, RunOptions, Spawn
-from codegenie.eval.processes import Keeper, ProcessRequest, real_interpreter
 from codegenie.eval.runner import Runner
-from codegenie.eval.scheduling import Deadline, Processors, TimeShare, time_share
+from codegenie.eval.system.scheduling import Deadline, Processors, TimeShare, time_share
+from codegenie.eval.system.supervisor import Keeper, ProcessRequest, real_interpreter
+from codegenie.eval.system.supervisor_pool import start_program
 from tests.bench_builder import TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.busy_machine import busy_machine, one_processor
 from tests.confinement_workshop import (

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from codegenie.eval.isolation.confinement import layout
+from codegenie.eval.isolation.confinement import visible_paths
 from tests.portfolio.proof.play import notice
 from tests.portfolio.table import Edit, Switch, read_portfolio
 
@@ -41,7 +41,7 @@ def test_with_every_restriction_in_place_both_classes_are_proved() -> None:
 
 
 # Where nothing was installed below the library there is nothing to cover.
-if not layout.masked():
+if not visible_paths.masked():
     NOTICED_BY.pop("packages-are-covered")
 
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from codegenie.eval.bootstrap import exact_law
-from codegenie.eval.estimators import (
+from codegenie.eval.estimators.bounds import (
     MICRO,
     _gaffke_by_bisection,
     _gaffke_p,
@@ -20,6 +19,7 @@ from codegenie.eval.estimators import (
     clopper_pearson_lower,
     gaffke_lower,
 )
+from codegenie.eval.estimators.resampling import exact_law
 
 GRID = 2.0**-39  # two steps of the grid that the Gaffke bound is rounded down to
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from codegenie.eval.bench.loading import load_cases, load_task_class
 from codegenie.eval.breakdown import BANNED_WORDS, banned_part
 from codegenie.eval.errors import EvalError
 from codegenie.eval.fence import inspect_paths
 from codegenie.eval.fence.findings import Notes
-from codegenie.eval.fence.text import inspect_text
-from codegenie.eval.loader import load_cases, load_task_class
+from codegenie.eval.fence.text_rules import inspect_text
 from tests.cli import wrong_cases, wrong_python_files, wrong_trees, wrong_yaml_files
 from tests.cli.refusals import Refusal
 from tests.laws.near_misses import Changes, changes, edited, examples, near_yaml

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from codegenie.eval.audit import HEAD
-from codegenie.eval.audit_chain import Link, record_hash, record_name
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.errors import ChainTamperDetected
+from codegenie.eval.log.chain import Link, record_hash, record_name
+from codegenie.eval.log.disk import HEAD
 from codegenie.eval.models import BenchCase, Summary
 from codegenie.eval.planning import case_set_digest
 from tests.log_workshop import Edit, build_log, forge, probes, read_records, verified, write_log

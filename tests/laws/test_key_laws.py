@@ -10,16 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codegenie.eval.digests import digest_statuses, write_digests
-from codegenie.eval.loader import load_task_class
-from codegenie.eval.memory import StoredMemory
+from codegenie.eval.bench.copies import CaseSnapshots
+from codegenie.eval.bench.digest_list import digest_statuses, write_digests
+from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.models import BenchCase, RunOptions, RunPlan, SutIdentity
 from codegenie.eval.ports import SutCase, SutRunner
-from codegenie.eval.recording import RunParts
-from codegenie.eval.runner import Runner
-from codegenie.eval.snapshot import CaseSnapshots
-from codegenie.eval.suts.specs import SutRequest, open_sut
-from codegenie.eval.trial import Stop, rubric_request, sut_seconds
+from codegenie.eval.runner import Runner, RunParts
+from codegenie.eval.stopping import Stop
+from codegenie.eval.store.reuse import StoredMemory
+from codegenie.eval.suts.spec import SutRequest, open_sut
+from codegenie.eval.trial import rubric_request, sut_seconds
 from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
 from tests.store_workshop import NoRubrics, NotingSut
 

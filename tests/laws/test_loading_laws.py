@@ -12,7 +12,8 @@ from typing import TypeVar
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from codegenie.eval.bench_grammar import read_breakdown_keys, read_digests, read_registration, read_taxonomy
+from codegenie.eval.bench.grammar import read_breakdown_keys, read_digests, read_registration, read_taxonomy
+from codegenie.eval.bench.loading import read_case_tree
 from codegenie.eval.decoding import EMPTY_FILE, decode_yaml
 from codegenie.eval.errors import (
     BenchCaseLoadError,
@@ -23,11 +24,10 @@ from codegenie.eval.errors import (
     FailureModeTaxonomyInvalid,
     RegistrationInvalid,
 )
-from codegenie.eval.files import walk_files
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.loader import read_case_tree
 from codegenie.eval.models import RUNNER_CODES
-from codegenie.eval.removal import remove_tree
+from codegenie.eval.system.files import walk_files
+from codegenie.eval.system.removal import remove_tree
 from tests.laws.near_misses import Changes, changes, edited, examples, near_yaml
 from tests.stub_bench import CASE, FIXTURE, NAME, everything_below, ordinary_user, reference_digest
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codegenie.eval.artifacts import ArtifactStore
-from codegenie.eval.audit import HEAD
-from codegenie.eval.audit_chain import Link, record_hash, record_name
-from codegenie.eval.cache import Miss, OutcomeStore, Place
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.errors import ChainTamperDetected
+from codegenie.eval.log.artifacts import ArtifactStore
+from codegenie.eval.log.chain import Link, record_hash, record_name
+from codegenie.eval.log.disk import HEAD
+from codegenie.eval.store.outcomes import Miss, OutcomeStore, Place
 from tests.bench_builder import ECHO_RUBRIC, write_bench
 from tests.log_workshop import (
     VERDICTS,

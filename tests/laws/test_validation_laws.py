@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from codegenie.eval.evidence import settle
 from codegenie.eval.models import RUNNER_CODES, Severity, TrialScore
 from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.settling import settle
 from codegenie.eval.validation import judge
 from tests.bench_builder import BREAKDOWN_KEYS, OWN_MODES
 from tests.unit.test_validation import PERFECT, RUN, task_class

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from codegenie.eval.artifacts import ArtifactStore
 from codegenie.eval.errors import ChainTamperDetected, HarnessFailure
+from codegenie.eval.log.artifacts import ArtifactStore
 
 
 def test_bytes_come_back_and_what_was_never_kept_is_none(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from codegenie.eval.bench_grammar import (
+from codegenie.eval.bench.grammar import (
     CaseHead,
     digest_lines,
     inspect_breakdown_keys,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HELPER = Path(__file__).parents[2] / "src/codegenie/eval/isolation/codegenie_rubric.py"
+HELPER = Path(__file__).parents[2] / "src/codegenie/eval/bench/codegenie_rubric.py"
 REQUEST = {
     "protocol": 1,
     "case": {"case_id": "one", "difficulty": "easy"},

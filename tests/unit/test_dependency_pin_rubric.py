@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench/dependency-pin"
-HELPER = ROOT / "src/codegenie/eval/isolation/codegenie_rubric.py"
+HELPER = ROOT / "src/codegenie/eval/bench/codegenie_rubric.py"
 CASES = sorted(path.name for path in (BENCH / "cases").iterdir() if path.is_dir())
 TAXONOMY = yaml.safe_load((BENCH / "failure_modes.yaml").read_text(encoding="utf-8"))
 TRAP = "requests-2-31-0"

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from codegenie.eval.evidence import REQUIRED_PROBES
-from codegenie.eval.reporting.doctor import ClassFinding, render_doctor, strongest
+from codegenie.eval.isolation_proof import REQUIRED_PROBES, ClassFinding, strongest
+from codegenie.eval.reporting.doctor_text import render_doctor
 from tests.gate_workshop import proof
 
 BARE = ClassFinding("subprocess", proof("subprocess"))

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from blake3 import blake3
 
-from codegenie.eval.bootstrap import Law, exact_law, resampled_sums
-from codegenie.eval.estimators import (
+from codegenie.eval.estimators.bounds import (
     MICRO,
     BcaBound,
     _bca_from_law,
@@ -24,6 +23,7 @@ from codegenie.eval.estimators import (
     clopper_pearson_lower,
     gaffke_lower,
 )
+from codegenie.eval.estimators.resampling import Law, exact_law, resampled_sums
 
 EIGHTHS = [i / 8 for i in range(1, 8)]
 SAMPLE_C = [0.75, 0.5, 1, 0.25, 0.875]
@@ -360,7 +360,7 @@ def test_a_correction_past_its_pole_falls_to_the_lowest_score_and_not_to_nan() -
 
 def test_another_interpreter_with_another_hash_seed_prints_the_same_bytes() -> None:
     program = (
-        "from codegenie.eval.estimators import bca_lower, clopper_pearson_lower, gaffke_lower;"
+        "from codegenie.eval.estimators.bounds import bca_lower, clopper_pearson_lower, gaffke_lower;"
         "scores = [pow(7, i, 1_000_003) % 1_000_001 for i in range(30)];"
         "print(repr((bca_lower(scores), bca_lower([s // 1000 for s in scores]),"
         " gaffke_lower([s / 1e6 for s in scores]), clopper_pearson_lower(70, 77))))"
@@ -387,7 +387,7 @@ def test_another_interpreter_with_another_hash_seed_prints_the_same_bytes() -> N
 
 def test_importing_the_estimators_does_not_import_numpy() -> None:
     program = (
-        "import sys; from codegenie.eval.estimators import bca_lower;"
+        "import sys; from codegenie.eval.estimators.bounds import bca_lower;"
         "assert bca_lower([0, 500_000, 1_000_000]).exact; print('numpy' in sys.modules)"
     )
 

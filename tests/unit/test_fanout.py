@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from codegenie.eval.fanout import fan_out
-from codegenie.eval.trial import Stop, all_ended
+from codegenie.eval.engines.local import fan_out
+from codegenie.eval.stopping import Stop, all_ended
 
 
 @pytest.mark.parametrize(("items", "concurrency"), [(0, 1), (1, 4), (20, 1), (20, 3), (3, 200)])

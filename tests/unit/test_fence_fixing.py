@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from codegenie.eval.bench.loading import load_cases, load_task_class
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.fence import fix_classes, inspect_paths
-from codegenie.eval.loader import load_cases, load_task_class
 from tests.fence_workshop import found_in, rules_of
 from tests.stub_bench import (
     CASE,

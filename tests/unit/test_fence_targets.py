@@ -10,7 +10,7 @@ import pytest
 from codegenie.eval.errors import TaskClassNotFound
 from codegenie.eval.fence import inspect_paths
 from codegenie.eval.fence.targets import class_around, find_targets
-from codegenie.eval.removal import remove_tree
+from codegenie.eval.system.removal import remove_tree
 from tests.fence_workshop import rules_of
 from tests.stub_bench import CASE, FIXTURE, NAME, Edit, copy_stub, link, ordinary_user, removed, written
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.files import (
+from codegenie.eval.limits import TreeLimits
+from codegenie.eval.system.files import (
     FoundFile,
     UnsafeTree,
     entry_kinds,
@@ -22,8 +23,7 @@ from codegenie.eval.files import (
     walk_files,
     write_private,
 )
-from codegenie.eval.limits import TreeLimits
-from codegenie.eval.removal import remove_tree
+from codegenie.eval.system.removal import remove_tree
 from tests.stub_bench import everything_below, ordinary_user
 
 SMALL = TreeLimits(files=3, file_bytes=10, total_bytes=20, depth=3)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.folders import make_folder
+from codegenie.eval.system.folders import make_folder
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import call, eval_argv
 

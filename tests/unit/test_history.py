@@ -3,14 +3,10 @@
 import datetime as dt
 from typing import Any
 
-from codegenie.eval.audit_chain import Link, make_record
-from codegenie.eval.evidence import (
-    RunAbandoned,
-    RunFinished,
-    RunStarted,
-    TrialEvidence,
-)
-from codegenie.eval.history import History, Look, RunEntry
+from codegenie.eval.evidence import TrialEvidence
+from codegenie.eval.log.chain import Link, make_record
+from codegenie.eval.log.records import RunAbandoned, RunFinished, RunStarted
+from codegenie.eval.log.runs import History, Look, RunEntry
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.validation import failed
 from tests.gate_workshop import NOW, cases, report, started

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from codegenie.eval import inspection
-from codegenie.eval.audit_chain import record_name
 from codegenie.eval.errors import ChainTamperDetected
-from codegenie.eval.history import RunEntry
-from codegenie.eval.inspection import VerifiedLog, verify_log
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.log import reading
+from codegenie.eval.log.chain import record_name
+from codegenie.eval.log.reading import VerifiedLog, verify_log
+from codegenie.eval.log.runs import RunEntry
+from codegenie.eval.system.clock import SystemClock
 from tests.bench_builder import write_bench
 from tests.log_workshop import build_log, forge, read_records, record_files, record_run, verified, write_log
 
@@ -79,7 +79,7 @@ def test_a_log_that_does_not_hold_says_how_far_it_does(log: Path, tmp_path: Path
 
 def test_artefacts_are_checked_whatever_can_be_remembered(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remembering = verify_log(log, SystemClock())
-    monkeypatch.setattr(inspection, "_REMEMBERED", 1)
+    monkeypatch.setattr(reading, "_REMEMBERED", 1)
     forgetful = verify_log(log, SystemClock())
 
     assert 0 < remembering.artifacts_checked < forgetful.artifacts_checked

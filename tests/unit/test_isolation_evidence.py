@@ -2,14 +2,9 @@
 
 import pytest
 
-from codegenie.eval.evidence import (
-    REQUIRED_BY_LIST,
-    REQUIRED_PROBES,
-    IsolationProof,
-    ProbeResult,
-    spelled,
-    start_digest,
-)
+from codegenie.eval.canonical import spelled
+from codegenie.eval.isolation_proof import REQUIRED_BY_LIST, REQUIRED_PROBES, IsolationProof, ProbeResult
+from codegenie.eval.log.records import start_digest
 from codegenie.eval.models import IsolationClass
 from tests.gate_workshop import proof, started
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from codegenie.eval.isolation.kernel import Machine, remedies, this_machine
+from codegenie.eval.isolation.machine import Machine, remedies, this_machine
 from codegenie.eval.models import IsolationClass
 
 WHOLE = Machine(

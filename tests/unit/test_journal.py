@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from codegenie.eval.canonical import spelled
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.evidence import Answer, TrialEvidence, spelled
-from codegenie.eval.journal import Journal, dead_journals, start_journal
+from codegenie.eval.evidence import Answer, TrialEvidence
+from codegenie.eval.log.journal import Journal, dead_journals, start_journal
 
 START = "a" * 64
 

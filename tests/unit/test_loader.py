@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.digests import digest_statuses, write_digests
+from codegenie.eval.bench.digest_list import digest_statuses, write_digests
+from codegenie.eval.bench.loading import (
+    bench_roots,
+    count_cases,
+    load_cases,
+    load_task_class,
+    task_class_names,
+)
 from codegenie.eval.errors import (
     BenchCaseDigestMismatch,
     BenchCaseLoadError,
@@ -21,10 +28,9 @@ from codegenie.eval.errors import (
     TaskClassAlreadyRegistered,
     TaskClassNotFound,
 )
-from codegenie.eval.loader import bench_roots, count_cases, load_cases, load_task_class, task_class_names
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.registry import default_registry
-from codegenie.eval.removal import remove_tree
+from codegenie.eval.system.removal import remove_tree
 from tests.stub_bench import (
     CASE,
     CASES,

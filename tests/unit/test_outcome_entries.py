@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from codegenie.eval.cache import Miss, OutcomeStore, Place
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.store.outcomes import Miss, OutcomeStore, Place
 from tests.command_line import environment
 from tests.store_workshop import tagged
 
@@ -203,7 +203,7 @@ def test_processes_that_begin_a_store_together_have_one_key(tmp_path: Path) -> N
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from codegenie.eval.cache import OutcomeStore, Place\n"
+        "from codegenie.eval.store.outcomes import OutcomeStore, Place\n"
         "OutcomeStore(Path(sys.argv[1])).put('outputs', Place('c', sys.argv[2]), {'trial': 0}, b'1')\n"
     )
     names = [f"case-{number}" for number in range(6)]

@@ -2,9 +2,9 @@
 
 import pytest
 
+from codegenie.eval.bench.loading import load_cases, load_task_class
 from codegenie.eval.errors import NoCaseMatches, SettingsInvalid
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.loader import load_cases, load_task_class
 from codegenie.eval.models import RunOptions, Selection
 from codegenie.eval.planning import (
     CaseFilter,

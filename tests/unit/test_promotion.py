@@ -7,14 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from codegenie.eval.errors import (
-    EvalError,
-    IncompleteReportForPromotion,
-    PromotionMustBeHumanAuthorized,
-)
-from codegenie.eval.estimators import clopper_pearson_lower
-from codegenie.eval.evidence import identity_digest
-from codegenie.eval.history import Look
+from codegenie.eval.errors import EvalError, IncompleteReportForPromotion, PromotionMustBeHumanAuthorized
+from codegenie.eval.estimators.bounds import clopper_pearson_lower
+from codegenie.eval.gate.policy import TierPolicy, read_policy
+from codegenie.eval.gate.verdict import Evidence, PromotionGate, units_needed
+from codegenie.eval.log.runs import Look
 from codegenie.eval.models import (
     RUNNER_CODES,
     BenchCase,
@@ -24,9 +21,8 @@ from codegenie.eval.models import (
     Selection,
     Severity,
 )
-from codegenie.eval.promotion import Evidence, PromotionGate, units_needed
-from codegenie.eval.reporting.verdicts import render_verdict
-from codegenie.eval.tiers import TierPolicy, read_policy
+from codegenie.eval.reporting.verdict_text import render_verdict
+from codegenie.eval.suts.identity import identity_digest
 from tests.gate_workshop import (
     NOW,
     POLICY,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from codegenie.eval.bench.loading import load_cases, load_task_class
 from codegenie.eval.errors import EvalError
 from codegenie.eval.fence import inspect_paths
-from codegenie.eval.loader import load_cases, load_task_class
 from tests.fence_workshop import found_after
 from tests.stub_bench import CASE, NAME, Edit, copy_stub, digested
 

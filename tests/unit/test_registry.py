@@ -4,8 +4,8 @@ from pathlib import PurePath
 
 import pytest
 
+from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.errors import TaskClassAlreadyRegistered, TaskClassNotFound
-from codegenie.eval.loader import load_task_class
 from codegenie.eval.registry import TaskClassRegistry, default_registry, register_task_class
 from tests.stub_bench import FIXTURE, NAME
 

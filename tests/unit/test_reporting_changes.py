@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.reporting.changes import change_of
+from codegenie.eval.log.diff import change_of
 
 INPUT = {"a.txt": b"one\ntwo\n", "b.bin": b"\xff\x00", "dos.txt": b"one\r\ntwo\r\n"}
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from codegenie.eval.evidence import Answer, TrialEvidence, identity_digest
+from codegenie.eval.evidence import Answer, TrialEvidence, answer_problem, settle, settled
 from codegenie.eval.models import FailureMode, Severity, SutIdentity
-from codegenie.eval.settling import answer_problem, settle, settled
+from codegenie.eval.suts.identity import identity_digest
 
 SEVERITIES = {"answer.wrong": Severity.BLOCK, "answer.sloppy": Severity.WARN}
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from codegenie.eval.bench.copies import CaseSnapshots
+from codegenie.eval.bench.loading import load_cases, load_task_class
 from codegenie.eval.errors import BenchCaseDigestMismatch, HarnessFailure
-from codegenie.eval.loader import load_cases, load_task_class
 from codegenie.eval.models import BenchCase
 from codegenie.eval.ports import SutCase
-from codegenie.eval.removal import remove_tree
 from codegenie.eval.runner import Runner
-from codegenie.eval.snapshot import RUN_DIRECTORY_PREFIX, CaseSnapshots, run_directory
+from codegenie.eval.system.removal import remove_tree
+from codegenie.eval.system.run_directory import RUN_DIRECTORY_PREFIX, run_directory
 from tests.stub_bench import (
     CASE,
     FIXTURE,

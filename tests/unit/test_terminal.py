@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegenie.eval.cli.progress import LineProgress, LiveProgress
-from codegenie.eval.estimators import floor3
+from codegenie.eval.estimators.bounds import floor3
 from codegenie.eval.evidence import Answer, TrialEvidence
 from codegenie.eval.models import (
     BenchRunReport,
@@ -20,7 +20,7 @@ from codegenie.eval.models import (
     SutIdentity,
     TrialScore,
 )
-from codegenie.eval.reporting.terminal import render_report
+from codegenie.eval.reporting.run_text import render_report
 
 NOW = dt.datetime(2026, 11, 15, tzinfo=dt.UTC)
 ZERO = "0" * 64

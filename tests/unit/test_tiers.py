@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegenie.eval.errors import TierConfigInvalid
-from codegenie.eval.gating import load_policy
+from codegenie.eval.gate.deciding import load_policy
+from codegenie.eval.gate.policy import TierPolicy, read_policy
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.tiers import TierPolicy, read_policy
 
 THRESHOLDS = "thresholds: {bronze: 0.5, silver: 0.8, gold: 0.9}\n"
 WHERE = "trust-tiers.yaml"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.files import (
+from codegenie.eval.limits import TreeLimits
+from codegenie.eval.system.files import (
     TreeTooLarge,
     UnsafeTree,
     open_directory,
@@ -14,7 +15,6 @@ from codegenie.eval.files import (
     replace_file_in,
     walk_files,
 )
-from codegenie.eval.limits import TreeLimits
 from tests.stub_bench import everything_below
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from codegenie.eval.evidence import answer_weight
+from codegenie.eval.evidence import answer_weight, settle
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import FailureModeSpec, Severity, TaskClass, TrialScore
 from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.settling import settle
 from codegenie.eval.validation import bounded, failed, judge
 from tests.bench_builder import BREAKDOWN_KEYS, OWN_MODES, RUNNER_CODES
 

@@ -8,8 +8,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from codegenie.eval.bench.loading import load_task_class
     from codegenie.eval.errors import EvalError
-    from codegenie.eval.loader import load_task_class
     from codegenie.eval.models import BenchCase, BenchRunReport, BenchScore, FailureMode, RunOptions, RunPlan
     from codegenie.eval.ports import SutCase, SutResult
     from codegenie.eval.registry import TaskClassRegistry, default_registry, register_task_class
@@ -34,7 +34,7 @@ __all__ = [
 
 _HOMES = {
     "errors": {"EvalError"},
-    "loader": {"load_task_class"},
+    "bench.loading": {"load_task_class"},
     "models": {"BenchCase", "BenchRunReport", "BenchScore", "FailureMode", "RunOptions", "RunPlan"},
     "ports": {"SutCase", "SutResult"},
     "registry": {"TaskClassRegistry", "default_registry", "register_task_class"},

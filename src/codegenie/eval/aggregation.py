@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from codegenie.eval.canonical import TreeHasher
-from codegenie.eval.estimators import bca_lower, clopper_pearson_lower, gaffke_lower
-from codegenie.eval.evidence import RunStarted
+from codegenie.eval.estimators.bounds import bca_lower, clopper_pearson_lower, gaffke_lower
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import (
     MICRO,
@@ -194,14 +193,6 @@ def mean_over_units(cases: Sequence[BenchCase], per_case: CaseScores) -> float:
     """Return the mean of the units' scores, in which a large family weighs as much as a small one."""
     means, _ = _units(units_of(cases, UNIT_RULE), dict(per_case))
     return sum(means) / len(means) / MICRO
-
-
-def by_todays_units(started: RunStarted, report: BenchRunReport) -> BenchRunReport:
-    """Return a report with the numbers that it has by the rule of today; one of today as it is."""
-    if started.unit_rule == UNIT_RULE:
-        return report
-    summary = summarise(started.cases, report.per_case)
-    return report.model_copy(update={name: getattr(summary, name) for name in Summary.model_fields})
 
 
 def _gaffke(unit_means: Sequence[int]) -> float | None:

@@ -9,6 +9,8 @@ from typing import Any
 
 from blake3 import blake3
 
+from codegenie.eval.models import Record
+
 DIGEST_PREFIX = "blake3:"
 # A call of the hash costs as much as hashing 4 KB, so small files are gathered before they are hashed.
 _GATHERED_BYTES = 128 * 1024
@@ -81,3 +83,8 @@ class TreeHasher:
         """Return the digest of everything fed so far."""
         self._hash_gathered()
         return self._hasher.hexdigest()
+
+
+def spelled(record: Record) -> bytes:
+    """Return the one spelling of a record or of a part of one."""
+    return canonical_json(record.model_dump(mode="json"))

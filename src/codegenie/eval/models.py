@@ -84,6 +84,11 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
+def is_nothing(value: object) -> bool:
+    """Say whether a field is left out that earlier versions did not have: their records must still hold."""
+    return not value
+
+
 class Record(BaseModel):
     """Base of every record: immutable, no unknown keys, no coercion, no NaN."""
 

@@ -7,6 +7,7 @@ the records.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from codegenie.eval.evidence import Answer, IsolationProof, TrialEvidence
+    from codegenie.eval.evidence import Answer, TrialEvidence
+    from codegenie.eval.isolation_proof import IsolationProof
     from codegenie.eval.models import BenchCase, IsolationClass, SutBoundary, SutIdentity, TrialScore
 
 
@@ -70,6 +72,9 @@ class SutFault:
     returned_nothing: bool = False
     unreturned: tuple[str, ...] = ()
 
+
+Explain: TypeAlias = Callable[[str], None]
+"""Hears why something is measured again."""
 
 Reads: TypeAlias = Literal["input", "case"]
 """What of a case decides an output: `input/`, or every file of the case."""

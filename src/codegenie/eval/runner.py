@@ -2,20 +2,32 @@
 
 import datetime as dt
 import os
-import time
 from contextlib import AsyncExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
-from codegenie.eval.aggregation import TrialKey, build_report, planned_trials, score_cases
+from codegenie import __version__
+from codegenie.eval.aggregation import UNIT_RULE, TrialKey, build_report, planned_trials, score_cases
+from codegenie.eval.bench.copies import CaseSnapshots
+from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
+from codegenie.eval.engines.local import fan_out
 from codegenie.eval.errors import HarnessFailure, SettingsInvalid, SutSpecInvalid
-from codegenie.eval.evidence import TrialEvidence, boundary_problem, reused_outputs
-from codegenie.eval.fanout import fan_out
-from codegenie.eval.isolation.launcher import rubric_runner
+from codegenie.eval.evidence import TrialEvidence, reused_outputs, settled
+from codegenie.eval.isolation.rubric_runner import rubric_runner
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.loader import BenchRoot, load_cases, load_task_class
-from codegenie.eval.memory import Explain
-from codegenie.eval.models import BenchCase, BenchRunReport, RunOptions, RunPlan, Selection, TrialScore
+from codegenie.eval.log.artifacts import ArtifactStore, RunArtifacts
+from codegenie.eval.log.open_run import RecordedRun, RunRecord, begin_run
+from codegenie.eval.log.records import RunStarted
+from codegenie.eval.models import (
+    BenchCase,
+    BenchRunReport,
+    RunHeader,
+    RunOptions,
+    RunPlan,
+    Selection,
+    TrialScore,
+)
 from codegenie.eval.planning import (
     DEFAULT_OUT_DIR,
     CaseFilter,
@@ -23,28 +35,20 @@ from codegenie.eval.planning import (
     build_plan,
     check_filter,
     describe_filter,
+    plan_digest,
     wanted_cases,
 )
-from codegenie.eval.ports import CaseStore, Clock, Progress, SutRunner, SystemUnderTest
-from codegenie.eval.recording import RecordedRun, RunParts, RunRecord, begin_run
+from codegenie.eval.ports import CaseStore, Clock, Explain, Progress, RubricRunner, SutRunner, SystemUnderTest
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.settling import settled
-from codegenie.eval.snapshot import CaseSnapshots, run_directory
+from codegenie.eval.stopping import Budget, Stop
+from codegenie.eval.store.outcomes import OutcomeStore
+from codegenie.eval.store.reuse import ReusePolicy, StoredMemory
+from codegenie.eval.suts.identity import boundary_problem, identity_digest
 from codegenie.eval.suts.in_process import ForeignSut, InProcessSut
-from codegenie.eval.suts.specs import OWN_RUNNERS
-from codegenie.eval.trial import Budget, Stop, TrialParts, cancelled_evidence, run_trial
-
-
-class SystemClock:
-    """The machine's clocks."""
-
-    def now(self) -> dt.datetime:
-        """Return the wall clock in UTC."""
-        return dt.datetime.now(dt.UTC)
-
-    def monotonic(self) -> float:
-        """Return seconds that never step."""
-        return time.monotonic()
+from codegenie.eval.suts.spec import OWN_RUNNERS
+from codegenie.eval.system.clock import SystemClock as SystemClock  # noqa: PLC0414 - its documented path
+from codegenie.eval.system.run_directory import run_directory
+from codegenie.eval.trial import TrialParts, cancelled_evidence, run_trial
 
 
 class SilentProgress:
@@ -62,6 +66,82 @@ class PlanArguments(TypedDict, total=False):
     out_dir: str | Path | None
     case_filter: CaseFilter
     options: RunOptions | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunParts:
+    """What one run is made with, and what it says of itself at its start and in its report."""
+
+    plan: RunPlan
+    sut: SutRunner
+    rubrics: RubricRunner
+    stop: Stop
+
+    def start(self) -> RunStarted:
+        """Return the body of the start record."""
+        task_class = self.plan.task_class
+        return RunStarted(
+            plan_digest=plan_digest(self.plan),
+            task_class=task_class.name,
+            harness_version=__version__,
+            sut=self.sut.identity,
+            sut_identity_digest=identity_digest(self.sut.identity),
+            sut_boundary=self.sut.boundary,
+            rubric_digest=task_class.rubric_digest,
+            taxonomy_digest=task_class.taxonomy_digest,
+            case_set_digest=self.plan.case_set_digest,
+            policy_digest=self.plan.options.policy_digest,
+            isolation=self.rubrics.proof,
+            selection=self.plan.selection,
+            trials=self.plan.options.trials,
+            cases=self.plan.cases,
+            breakdown_keys=task_class.breakdown_keys,
+            severities={code: spec.severity for code, spec in task_class.taxonomy.items()},
+            min_cases_for_promotion=dict(task_class.min_cases_for_promotion),
+            unit_rule=UNIT_RULE,
+        )
+
+    def header(self, start: RunStarted, run_id: str, span: tuple[dt.datetime, dt.datetime]) -> RunHeader:
+        """Return what the report repeats of the start, with the times of this process."""
+        shared = {
+            name: getattr(start, name)
+            for name in RunHeader.model_fields.keys() & RunStarted.model_fields.keys()
+        }
+        began, ended = span
+        return RunHeader(
+            **shared,
+            run_id=run_id,
+            isolation_class=start.isolation.isolation_class,
+            started_at=began,
+            ended_at=ended,
+        )
+
+    def memory(self, start: RunStarted, run_id: str, explain: Explain | None) -> StoredMemory:
+        """Return the memory of the run's trials."""
+        options = self.plan.options
+        return StoredMemory(
+            start=start,
+            run_id=run_id,
+            timeout_seconds=options.timeout_seconds,
+            artifacts=RunArtifacts(ArtifactStore(self.plan.out_dir / "artifacts")),
+            store=None if options.cache_dir is None else OutcomeStore(options.cache_dir),
+            reads=self.sut.reads,
+            policy=self._reuse(start),
+            explain=explain,
+        )
+
+    def _reuse(self, start: RunStarted) -> ReusePolicy:
+        """Say what may come from other runs; a fresh run, or one without a store, takes nothing."""
+        options = self.plan.options
+        if options.cache_dir is None or options.fresh:
+            return ReusePolicy()
+        # Luck could be collected in the store case by case: what is to be evidence is measured in one piece.
+        if start.policy_digest is not None and start.selection.kind == "all":
+            return ReusePolicy(because="a whole run under a policy makes its own outputs and scores")
+        # A name does not say that it is the same agent as before; only the harness's own are known by it.
+        if start.sut_boundary != "harness" and start.sut.version is None:
+            return ReusePolicy(answers=True, because="the agent has no version")
+        return ReusePolicy(outputs=True, answers=True)
 
 
 class Runner:

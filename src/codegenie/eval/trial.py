@@ -1,11 +1,9 @@
 """One case from system under test to evidence. Sees the world through ports only."""
 
-import asyncio
 import json
-from collections.abc import Collection, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 from blake3 import blake3
 
@@ -28,113 +26,15 @@ from codegenie.eval.ports import (
     TrialRecord,
 )
 from codegenie.eval.sanitising import Redactor
+from codegenie.eval.stopping import Budget
+from codegenie.eval.stopping import Stop as Stop  # noqa: PLC0414 - its documented path
 from codegenie.eval.validation import bounded, failed, judge
 
-T = TypeVar("T")
 Produced = SutAnswer | SutFault
 Reused = Literal["none", "output", "score", "both"]
 _REDACTED_OUTPUT = "output_redacted"
 _SMALL_OUTPUT = 64 * 1024
 _NAMED_FILES = 100
-
-
-class Stop:
-    """A request to end the run early, and how much of what is under way it ends."""
-
-    def __init__(self) -> None:
-        self._agents = _Switch()
-        self._everything = _Switch()
-        self.reason = "stopped"
-
-    def agents(self, reason: str) -> None:
-        """Cancel systems under test; rubrics of paid-for outputs may finish."""
-        if not self._agents.on:
-            self.reason = reason
-        self._agents.turn_on()
-
-    def everything(self, reason: str) -> None:
-        """Cancel all that is under way."""
-        self.agents(reason)
-        self._everything.turn_on()
-
-    @property
-    def requested(self) -> bool:
-        """Whether nothing new may start."""
-        return self._agents.on
-
-    async def unless_agents_stop(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the result of a system under test's work, or None if it was cancelled."""
-        return await self._agents.unless_on(work)
-
-    async def unless_everything_stops(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the result of a rubric's work, or None if it was cancelled."""
-        return await self._everything.unless_on(work)
-
-
-class _Switch:
-    """Turned on once; cancels the tasks that do something unless it is on.
-
-    The tasks themselves and not a task around each piece of work: two tasks and an event for every piece
-    take a tenth of a millisecond, more than validation does.
-    """
-
-    def __init__(self) -> None:
-        self.on = False
-        self._working: set[asyncio.Task[Any]] = set()
-
-    def turn_on(self) -> None:
-        working, self._working = self._working, set()
-        self.on = True
-        for task in working:
-            task.cancel()
-
-    async def unless_on(self, work: Coroutine[Any, Any, T]) -> T | None:
-        task = asyncio.current_task()
-        if self.on or task is None:
-            work.close()
-            return None
-        self._working.add(task)
-        try:
-            # Ending a process tree takes a moment; the slot is not free before this is over.
-            return await work
-        except asyncio.CancelledError:
-            ours = task not in self._working
-            if (task.uncancel() if ours else task.cancelling()) > 0:
-                raise  # somebody else has cancelled us, too
-            return None
-        finally:
-            self._working.discard(task)
-
-
-async def all_ended(tasks: Collection[asyncio.Future[Any]]) -> None:
-    """Wait until every task has ended, however often the wait is cancelled; raise that afterwards.
-
-    Only for tasks that were cancelled and whose end is bounded: leaving them behind would leave processes.
-    """
-    cancelled: asyncio.CancelledError | None = None
-    while not all(task.done() for task in tasks):
-        try:
-            await asyncio.wait(tasks)
-        except asyncio.CancelledError as again:
-            cancelled = again
-    if cancelled is not None:
-        raise cancelled
-
-
-class Budget:
-    """What the systems under test have spent so far, counted as soon as they say so."""
-
-    def __init__(self, cap_usd: float | None, stop: Stop) -> None:
-        self._cap = cap_usd
-        self._stop = stop
-        self._spent = 0.0
-
-    def charge(self, cost_usd: float | None) -> None:
-        """Add a cost; at the cap no agent goes on and none is started."""
-        self._spent += cost_usd or 0.0
-        # A cap of 0 is for what costs nothing, and is reached by the first cent.
-        if self._cap is not None and self._spent and self._spent >= self._cap:
-            self._stop.agents(f"cost cap of {self._cap:g} USD reached")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,7 @@ from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused
 from codegenie.eval.evidence import Answer, answer_weight
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import (
-    RESERVED_PREFIXES,
-    FailureMode,
-    Record,
-    Severity,
-    Share,
-    TaskClass,
-)
+from codegenie.eval.models import RESERVED_PREFIXES, FailureMode, Record, Severity, Share, TaskClass
 from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor, one_line
 

@@ -2,11 +2,13 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, field
+from typing import Literal
 
-from codegenie.eval.audit_chain import broken, record_name
+from codegenie.eval.bench.copies import CaseSnapshots
+from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
 from codegenie.eval.errors import (
     BenchCaseDigestMismatch,
     BenchInvalid,
@@ -15,17 +17,20 @@ from codegenie.eval.errors import (
     SettingsInvalid,
     TaskClassNotFound,
 )
-from codegenie.eval.evidence import RunFinished, RunStarted, TrialEvidence, was_judged
-from codegenie.eval.history import RunEntry
-from codegenie.eval.inspection import VerifiedLog, expect_head
-from codegenie.eval.isolation.launcher import rubric_runner
-from codegenie.eval.loader import BenchRoot, load_cases, load_task_class
+from codegenie.eval.evidence import Answer, TrialEvidence, was_judged
+from codegenie.eval.isolation.rubric_runner import rubric_runner
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.log.chain import broken, record_name
+from codegenie.eval.log.reading import VerifiedLog, expect_head
+from codegenie.eval.log.records import RunFinished, RunStarted
+from codegenie.eval.log.runs import RunEntry
 from codegenie.eval.models import BenchCase, IsolationClass, TaskClass
 from codegenie.eval.planning import answer_room
 from codegenie.eval.ports import CaseStore, Clock, RubricRunner
-from codegenie.eval.rescoring import Difference, Rescorer
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.snapshot import CaseSnapshots, run_directory
+from codegenie.eval.system.run_directory import run_directory
+from codegenie.eval.trial import judge_in_room
+from codegenie.eval.validation import bounded, judge
 
 RootsOf = Callable[[str], BenchRoot]
 """Says in which bench roots to look for a task class."""
@@ -63,6 +68,55 @@ class _Bench:
         ):
             return "the taxonomy with this digest has other severities or keys"
         return None
+
+
+Kind = Literal["differs", "nondeterministic"]
+
+
+# A rubric that tosses a coin agrees with itself this often in one of 32 cases.
+_REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One trial whose rubric now says something else."""
+
+    case_id: str
+    trial: int
+    kind: Kind
+    stored: float
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rescorer:
+    """Judges stored outputs with the bench on disk, where whoever checks them lets rubrics run."""
+
+    task_class: TaskClass
+    cases: dict[str, BenchCase]
+    store: CaseStore
+    rubrics: RubricRunner
+    redactor: Redactor
+    answer_bytes: int = LIMITS.answer_bytes
+
+    async def differences(self, outputs: Iterable[tuple[TrialEvidence, bytes]]) -> AsyncIterator[Difference]:
+        """Yield what differs; a rubric that differs from itself is named as such."""
+        for trial, output in outputs:
+            now = await self._judge(trial, output)
+            if now != trial.answer:
+                kind: Kind = "nondeterministic" if await self._wavers(trial, output, now) else "differs"
+                yield Difference(trial.case_id, trial.trial, kind, trial.answer.score, now.score)
+
+    async def _wavers(self, trial: TrialEvidence, output: bytes, now: Answer) -> bool:
+        for _ in range(_REPEATS):
+            if await self._judge(trial, output) != now:
+                return True
+        return False
+
+    async def _judge(self, trial: TrialEvidence, output: bytes) -> Answer:
+        case = self.cases[trial.case_id]
+        run = await judge_in_room(self.store, self.rubrics, case, output)
+        return bounded(judge(run, self.task_class, self.redactor), self.answer_bytes)
 
 
 @dataclass(slots=True)

@@ -11,13 +11,14 @@ from pathlib import Path
 from subprocess import DEVNULL, run
 from typing import Any
 
-from codegenie.eval.audit import HEAD
-from codegenie.eval.audit_chain import Link, record_hash, record_name
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.gating import Gatekeeper
+from codegenie.eval.gate.deciding import Gatekeeper
+from codegenie.eval.log.chain import Link, record_hash, record_name
+from codegenie.eval.log.disk import HEAD
 from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutCase
-from codegenie.eval.runner import Runner, SystemClock
+from codegenie.eval.runner import Runner
+from codegenie.eval.system.clock import SystemClock
 from tests.bench_builder import TASK_CLASS, right_answer, write_bench
 from tests.command_line import environment, eval_argv
 from tests.hostile.workshop import ForeignAgent, ShiftedClock, advice, ask, policy_in, refused, units

@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from codegenie.eval.loader import load_task_class
+from codegenie.eval.bench.loading import load_task_class
 from tests.bench_builder import TASK_CLASS, CaseFiles
 from tests.command_line import call, eval_argv
 from tests.hostile.tampering import (
@@ -153,7 +153,7 @@ def _imported_after_loading(room: Path, *edits: Edit) -> Outcome:
 @attack("import_under_a_trusted_name")
 def import_under_a_trusted_name(room: Path) -> Outcome:
     honest = "from codegenie.eval import register_task_class"
-    trick = "from codegenie.eval.removal import remove_tree as register_task_class"
+    trick = "from codegenie.eval.system.removal import remove_tree as register_task_class"
     alone = replaced(REGISTRATION, ', min_cases_for_promotion={"bronze": 1}', "")
     return _imported_after_loading(room, alone, replaced(REGISTRATION, honest, trick))
 

@@ -8,7 +8,7 @@ import sys
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
-from codegenie.eval.gating import load_policy
+from codegenie.eval.gate.deciding import load_policy
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.ports import SutCase, SutResult
 from codegenie.eval.registry import TaskClassRegistry, register_task_class

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from codegenie.eval.gating import load_policy
+from codegenie.eval.gate.deciding import load_policy
 from codegenie.eval.ports import SutCase
 from tests.bench_builder import TASK_CLASS, right_answer, write_bench
 from tests.command_line import call, environment, eval_argv

@@ -17,7 +17,7 @@ from typing import Any
 from codegenie.eval.canonical import digest_json
 from codegenie.eval.models import RunOptions
 from codegenie.eval.runner import Runner
-from codegenie.eval.suts.own import NullSut
+from codegenie.eval.suts.builtin import NullSut
 from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
 from tests.command_line import call, environment, eval_argv, run_argv
 from tests.hostile.workshop import HOSTILE, answer_with, judged, refused, rubric_that, run_hostile

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
-from codegenie.eval.trial import Stop
+from codegenie.eval.stopping import Stop
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import SOURCES, environment
 from tests.hostile.workshop import ForeignAgent, advice, ask, policy_in, right_about, units

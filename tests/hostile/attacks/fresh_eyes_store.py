@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codegenie.eval import artifacts, audit, loader
+from codegenie.eval.bench import loading
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.log import artifacts, disk
+from codegenie.eval.log.open_run import RecordedRun
 from codegenie.eval.models import BenchRunReport
-from codegenie.eval.recording import RecordedRun
 from codegenie.eval.runner import Runner
 from tests.bench_builder import TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.hostile.workshop import ForeignAgent, judged, refused, rubric_that, written
@@ -111,7 +112,7 @@ def measured_beside(room: Path, lock: int | None) -> Outcome:
     try:
         if lock is not None:
             fcntl.flock(descriptor, lock)
-        with smaller(audit, lock_seconds=0.2):
+        with smaller(disk, lock_seconds=0.2):
             return Outcome(refused(lambda: measure(room)))
     finally:
         os.close(descriptor)
@@ -178,7 +179,7 @@ def ten_files_left_behind(room: Path) -> Outcome:
 def planned(room: Path, size: int) -> Outcome:
     files = {"input/large": "x" * size}
     write_bench(room / "bench", cases=[CaseFiles("one", files), CaseFiles("two", files)])
-    with smaller(loader, bench_bytes=100_000):
+    with smaller(loading, bench_bytes=100_000):
         met = refused(lambda: Runner().plan(task_class_name=TASK_CLASS, bench_root=room / "bench"))
     return Outcome(met, "it is hashed as a whole" if met == "accepted" and size > 50_000 else None)
 

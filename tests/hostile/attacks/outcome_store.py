@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from codegenie.eval.cache import OutcomeStore, Place
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutCase
+from codegenie.eval.store.outcomes import OutcomeStore, Place
 from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
 from tests.hostile.workshop import ForeignAgent, advice, ask, policy_in, units
 from tests.log_workshop import forge, read_records, record_files, record_run

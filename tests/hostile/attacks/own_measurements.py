@@ -11,11 +11,11 @@ from blake3 import blake3
 
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
+from codegenie.eval.log.open_run import RecordedRun
 from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
-from codegenie.eval.recording import RecordedRun
 from codegenie.eval.runner import Runner
-from codegenie.eval.trial import Stop
+from codegenie.eval.stopping import Stop
 from tests.bench_builder import TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.hostile.workshop import ForeignAgent, ask, policy_in, refused, right_about, units
 from tests.log_workshop import read_records, record_run, write_journal

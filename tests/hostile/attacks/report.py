@@ -8,8 +8,8 @@ from pathlib import Path
 
 from codegenie.eval.models import BenchScore, FailureMode, Severity, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
-from codegenie.eval.reporting.terminal import render_report
-from codegenie.eval.trial import Stop
+from codegenie.eval.reporting.run_text import render_report
+from codegenie.eval.stopping import Stop
 from tests import gate_workshop
 from tests.bench_builder import TASK_CLASS, write_bench
 from tests.command_line import environment, eval_argv

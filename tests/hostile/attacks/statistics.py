@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from codegenie.eval.digests import digest_statuses, write_digests
-from codegenie.eval.loader import load_task_class
+from codegenie.eval.bench.digest_list import digest_statuses, write_digests
+from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutCase, SutFault, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner

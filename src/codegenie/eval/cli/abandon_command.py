@@ -5,14 +5,14 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
-from codegenie.eval.abandoning import abandon_run
 from codegenie.eval.cli.ending import log_until_signal
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import json_option, out_option
 from codegenie.eval.errors import SettingsInvalid
-from codegenie.eval.evidence import RunAbandoned
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.log.abandoning import abandon_run
+from codegenie.eval.log.records import RunAbandoned
+from codegenie.eval.system.clock import SystemClock
 
 
 @click.command("abandon")

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 
-from codegenie.eval.cache import OutcomeStore
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import cache_option, json_option, out_option
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.inspection import prune_journals
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.log.reading import prune_journals
 from codegenie.eval.sanitising import printable
+from codegenie.eval.store.outcomes import OutcomeStore
+from codegenie.eval.system.clock import SystemClock
 from codegenie.eval.wording import counted
 
 _FATES = {

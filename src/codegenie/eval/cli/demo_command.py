@@ -9,23 +9,24 @@ from typing import Any
 
 import click
 
-from codegenie.eval.audit_chain import record_name
+from codegenie.eval.bench.shipped import write_shipped
 from codegenie.eval.cli.ending import ended_in_order
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.run_command import record_until_signal
 from codegenie.eval.cli.settings import json_option
 from codegenie.eval.errors import IntegrityError
-from codegenie.eval.estimators import floor3
-from codegenie.eval.gating import Gatekeeper, load_policy
-from codegenie.eval.inspection import verify_log
+from codegenie.eval.estimators.bounds import floor3
+from codegenie.eval.gate.deciding import Gatekeeper, load_policy
+from codegenie.eval.gate.policy import FIRST_POLICY, TierPolicy
+from codegenie.eval.gate.verdict import PromotionVerdict
+from codegenie.eval.log.chain import record_name
+from codegenie.eval.log.reading import verify_log
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
-from codegenie.eval.promotion import PromotionVerdict
-from codegenie.eval.reporting.terminal import render_report
-from codegenie.eval.reporting.verdicts import render_verdict
-from codegenie.eval.runner import Runner, SystemClock
-from codegenie.eval.shipped import write_shipped
-from codegenie.eval.suts.specs import SutRequest, open_sut
-from codegenie.eval.tiers import FIRST_POLICY, TierPolicy
+from codegenie.eval.reporting.run_text import render_report
+from codegenie.eval.reporting.verdict_text import render_verdict
+from codegenie.eval.runner import Runner
+from codegenie.eval.suts.spec import SutRequest, open_sut
+from codegenie.eval.system.clock import SystemClock
 
 _TASK_CLASS = "dependency-pin"
 _TIER = "bronze"

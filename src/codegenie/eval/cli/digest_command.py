@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import click
 
+from codegenie.eval.bench.digest_list import CaseDigest, digest_statuses, write_digests
+from codegenie.eval.bench.loading import load_task_class
+from codegenie.eval.bench.shipped import Benches
 from codegenie.eval.cli.ending import benches_until_signal
 from codegenie.eval.cli.settings import bench_root_option, json_option
-from codegenie.eval.digests import CaseDigest, digest_statuses, write_digests
 from codegenie.eval.errors import (
     BenchCaseDigestMismatch,
     DigestManifestInvalid,
     HarnessFailure,
     SettingsInvalid,
 )
-from codegenie.eval.loader import load_task_class
-from codegenie.eval.shipped import Benches
 
 _STALE, _INCOMPLETE = BenchCaseDigestMismatch.exit_code, DigestManifestInvalid.exit_code
 

@@ -9,10 +9,11 @@ import click
 
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import json_option
-from codegenie.eval.isolation.diagnosis import diagnose
-from codegenie.eval.isolation.kernel import Machine, this_machine
-from codegenie.eval.reporting.doctor import ClassFinding, render_doctor, strongest
-from codegenie.eval.snapshot import run_directory
+from codegenie.eval.isolation.doctor import diagnose
+from codegenie.eval.isolation.machine import Machine, this_machine
+from codegenie.eval.isolation_proof import ClassFinding, strongest
+from codegenie.eval.reporting.doctor_text import render_doctor
+from codegenie.eval.system.run_directory import run_directory
 
 
 @click.command("doctor")

@@ -8,11 +8,11 @@ from types import FrameType
 
 import click
 
-from codegenie.eval.bundles import opened_log
-from codegenie.eval.loader import BenchRoot
+from codegenie.eval.bench.loading import BenchRoot
+from codegenie.eval.bench.shipped import Benches
+from codegenie.eval.log.bundle import opened_log
 from codegenie.eval.runner import resolved
 from codegenie.eval.sanitising import printable
-from codegenie.eval.shipped import Benches
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 

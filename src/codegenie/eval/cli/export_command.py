@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from codegenie.eval.bundles import export_run
 from codegenie.eval.cli.ending import log_until_signal
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import json_option, out_option
-from codegenie.eval.inspection import verify_log
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.log.bundle import export_run
+from codegenie.eval.log.reading import verify_log
+from codegenie.eval.system.clock import SystemClock
 
 
 @click.command("export")

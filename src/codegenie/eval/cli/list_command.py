@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
+from codegenie.eval.bench.loading import count_cases, load_task_class
+from codegenie.eval.bench.shipped import Benches
 from codegenie.eval.cli.ending import benches_until_signal
 from codegenie.eval.cli.settings import bench_root_option, json_option
 from codegenie.eval.errors import EvalError
-from codegenie.eval.loader import count_cases, load_task_class
 from codegenie.eval.sanitising import one_line, printable
-from codegenie.eval.shipped import Benches
 from codegenie.eval.wording import counted
 
 

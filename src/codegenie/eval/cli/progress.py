@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from codegenie.eval.estimators import floor3
+from codegenie.eval.estimators.bounds import floor3
 from codegenie.eval.evidence import TrialEvidence
 from codegenie.eval.models import Severity, TrialScore
 from codegenie.eval.ports import Progress

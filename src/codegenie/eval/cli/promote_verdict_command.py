@@ -22,14 +22,14 @@ from codegenie.eval.errors import (
     SutSpecInvalid,
     TierConfigInvalid,
 )
-from codegenie.eval.gating import Gatekeeper, bench_on_disk, load_policy
-from codegenie.eval.history import RunEntry
-from codegenie.eval.inspection import VerifiedLog, expect_head, verify_log
+from codegenie.eval.gate.deciding import Gatekeeper, bench_on_disk, load_policy
+from codegenie.eval.log.reading import VerifiedLog, expect_head, verify_log
+from codegenie.eval.log.runs import RunEntry
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutRunner
-from codegenie.eval.reporting.verdicts import render_verdict
-from codegenie.eval.runner import SystemClock
-from codegenie.eval.suts.specs import agent_on_disk
+from codegenie.eval.reporting.verdict_text import render_verdict
+from codegenie.eval.suts.spec import agent_on_disk
+from codegenie.eval.system.clock import SystemClock
 
 
 @click.command("promote-verdict")

@@ -21,20 +21,21 @@ from codegenie.eval.cli.settings import (
     tiers_option,
 )
 from codegenie.eval.errors import SettingsInvalid
-from codegenie.eval.gating import Gatekeeper, load_policy
-from codegenie.eval.inspection import VerifiedLog
+from codegenie.eval.gate.deciding import Gatekeeper, load_policy
+from codegenie.eval.gate.policy import TierPolicy
+from codegenie.eval.gate.verdict import PromotionVerdict
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.log.open_run import RecordedRun
+from codegenie.eval.log.reading import VerifiedLog
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
 from codegenie.eval.planning import any_of
 from codegenie.eval.ports import SutRunner
-from codegenie.eval.promotion import PromotionVerdict
-from codegenie.eval.recording import RecordedRun
-from codegenie.eval.reporting.terminal import nothing_judged, render_report
-from codegenie.eval.reporting.verdicts import render_missing, render_verdict
-from codegenie.eval.runner import Runner, SystemClock
-from codegenie.eval.suts.specs import SutRequest, open_sut
-from codegenie.eval.tiers import TierPolicy
-from codegenie.eval.trial import Stop
+from codegenie.eval.reporting.run_text import nothing_judged, render_report
+from codegenie.eval.reporting.verdict_text import render_missing, render_verdict
+from codegenie.eval.runner import Runner
+from codegenie.eval.stopping import Stop
+from codegenie.eval.suts.spec import SutRequest, open_sut
+from codegenie.eval.system.clock import SystemClock
 
 _NOT_MEASURED = 4
 _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}

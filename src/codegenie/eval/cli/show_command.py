@@ -8,20 +8,20 @@ from typing import Any
 import click
 
 from codegenie.eval.aggregation import mean_over_units
-from codegenie.eval.artifacts import NOT_KEPT, why_not_kept
-from codegenie.eval.changes import Origin, origin_of, trial_change
+from codegenie.eval.bench.shipped import Benches
 from codegenie.eval.cli.ending import benches_until_signal, log_until_signal
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import bench_root_option, json_option, out_option
 from codegenie.eval.errors import NoCaseMatches, NotMeasured
 from codegenie.eval.evidence import UNRETURNED, TrialEvidence, reused_outputs
-from codegenie.eval.history import RunEntry
-from codegenie.eval.inspection import VerifiedLog, verify_log
-from codegenie.eval.reporting.cases import render_case
-from codegenie.eval.reporting.changes import Change
-from codegenie.eval.reporting.terminal import render_report
-from codegenie.eval.runner import SystemClock
-from codegenie.eval.shipped import Benches
+from codegenie.eval.log.artifacts import NOT_KEPT, why_not_kept
+from codegenie.eval.log.changes import Origin, origin_of, trial_change
+from codegenie.eval.log.diff import Change
+from codegenie.eval.log.reading import VerifiedLog, verify_log
+from codegenie.eval.log.runs import RunEntry
+from codegenie.eval.reporting.case_text import render_case
+from codegenie.eval.reporting.run_text import render_report
+from codegenie.eval.system.clock import SystemClock
 
 _PARTS = {
     "diff": ("output", "output_redacted"),

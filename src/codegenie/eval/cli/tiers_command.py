@@ -9,9 +9,9 @@ import click
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import json_option, tiers_option
 from codegenie.eval.errors import HarnessFailure, TierConfigInvalid
-from codegenie.eval.files import written_beside
-from codegenie.eval.gating import load_policy
-from codegenie.eval.tiers import FIRST_POLICY, TierPolicy
+from codegenie.eval.gate.deciding import load_policy
+from codegenie.eval.gate.policy import FIRST_POLICY, TierPolicy
+from codegenie.eval.system.files import written_beside
 from codegenie.eval.wording import counted
 
 

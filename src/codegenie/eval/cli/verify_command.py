@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from codegenie.eval.audit_chain import record_name
 from codegenie.eval.cli.ending import benches_until_signal, log_until_signal
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import bench_root_option, expect_head_option, json_option, out_option
 from codegenie.eval.errors import IntegrityError, NotMeasured
-from codegenie.eval.history import RunEntry
-from codegenie.eval.inspection import VerifiedLog
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.log.chain import record_name
+from codegenie.eval.log.reading import VerifiedLog
+from codegenie.eval.log.runs import RunEntry
 from codegenie.eval.sanitising import printable
+from codegenie.eval.system.clock import SystemClock
 from codegenie.eval.verification import Verification
 from codegenie.eval.wording import counted
 

@@ -3,11 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from codegenie.eval.bench_grammar import Problem, pycache_hint
+from codegenie.eval.bench.grammar import Problem, pycache_hint
 from codegenie.eval.fence.rules import RULES, Level
-from codegenie.eval.files import UnsafeTree
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.sanitising import one_line, printable
+from codegenie.eval.system.files import UnsafeTree
 from codegenie.eval.wording import counted
 
 _MESSAGE_CHARACTERS = 400

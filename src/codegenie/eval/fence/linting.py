@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from codegenie.eval.bench_grammar import (
+from codegenie.eval.bench.grammar import (
     COMPILED_CODE,
     Problem,
     inspect_breakdown_keys,
@@ -15,23 +15,17 @@ from codegenie.eval.bench_grammar import (
     inspect_taxonomy,
     pycache_hint,
 )
-from codegenie.eval.compiling import source_problems
+from codegenie.eval.bench.loading import CLASS_ENTRIES, python_sources
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.fence.cases import NO_CASES, CaseInspector, SeenCases
+from codegenie.eval.fence.case_rules import NO_CASES, CaseInspector, SeenCases
+from codegenie.eval.fence.directory_rules import inspect_bits, inspect_entries, inspect_root
 from codegenie.eval.fence.findings import Finding, Notes, Spot
-from codegenie.eval.fence.layout import inspect_bits, inspect_entries, inspect_root
-from codegenie.eval.fence.sufficiency import inspect_counts, inspect_tiers
 from codegenie.eval.fence.targets import Target, find_targets, is_class_name
-from codegenie.eval.fence.text import inspect_text, is_plain_text
-from codegenie.eval.files import (
-    UnsafeTree,
-    entry_kinds,
-    open_directory,
-    read_plain_file,
-    walk_files,
-)
+from codegenie.eval.fence.text_rules import inspect_text, is_plain_text
+from codegenie.eval.fence.tier_rules import inspect_counts, inspect_tiers
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.loader import CLASS_ENTRIES, python_sources
+from codegenie.eval.system.compiling import source_problems
+from codegenie.eval.system.files import UnsafeTree, entry_kinds, open_directory, read_plain_file, walk_files
 
 _FILES = {
     "registration.py": LIMITS.python_bytes,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from codegenie.eval.errors import TaskClassNotFound
 from codegenie.eval.fence.findings import shown_path
-from codegenie.eval.files import UnsafeTree, entry_kinds, open_directory
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IDENTIFIER_PATTERN
+from codegenie.eval.system.files import UnsafeTree, entry_kinds, open_directory
 
 # Any one of them, so that a pull request which removes the others does not take a class out of sight.
 _MARKS = ("registration.py", "rubric.py", "breakdown_keys.py", "failure_modes.yaml", "cases/digests.yaml")

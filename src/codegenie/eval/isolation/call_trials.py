@@ -12,15 +12,15 @@ from typing import Any
 
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, IsolationNotProved
-from codegenie.eval.isolation.kernel import Machine
-from codegenie.eval.isolation.launching import Launcher
-from codegenie.eval.processes import ProcessEnd
-from codegenie.eval.streams import read_head, stream_file
+from codegenie.eval.isolation.launchers import Launcher
+from codegenie.eval.isolation.machine import Machine
+from codegenie.eval.system.child_files import read_head, stream_file
+from codegenie.eval.system.supervisor import ProcessEnd
 
 DOORS = {"old-door": ("SYS", "SEGV"), "x32": ("SYS",)}
 """How a process ends that goes through the door of another architecture; SEGV where there is no door."""
 
-_PROGRAM = Path(__file__).with_name("probe_calls.py")
+_PROGRAM = Path(__file__).with_name("probe_calls_program.py")
 _SECONDS = 30.0
 _ANSWER_BYTES = 16 * 1024
 _DEADLINE_SECONDS = 0.05

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from codegenie.eval.errors import IsolationNotProved
-from codegenie.eval.files import write_private
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.processes import real_interpreter
-from codegenie.eval.removal import for_entries, remove_tree
+from codegenie.eval.system.files import write_private
+from codegenie.eval.system.removal import for_entries, remove_tree
+from codegenie.eval.system.supervisor import real_interpreter
 
 # A file that everybody may read, whoever they are: what hides it is not a permission.
 _SYSTEM_FILES = ("/etc/passwd", "/etc/hosts", "/etc/os-release", "/proc/version")

@@ -13,7 +13,7 @@ from pathlib import Path
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.isolation.confinement.namespaces import USER
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.scheduling import process_numbers
+from codegenie.eval.system.scheduling import process_numbers
 
 # For each rubric its threads, itself and its zygote or keeper; for each agent its keeper and itself.
 _TASKS_OF_A_SLOT = LIMITS.child_threads + 4

@@ -13,66 +13,26 @@ from pathlib import Path
 
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure, IsolationNotProved, IsolationUnavailable
-from codegenie.eval.evidence import PROBE_LIST, IsolationProof, ProbeResult
 from codegenie.eval.isolation.call_trials import tried_calls
 from codegenie.eval.isolation.canaries import Canaries, planted
-from codegenie.eval.isolation.kernel import Machine, lacks, proc_is_mounted, this_machine
-from codegenie.eval.isolation.launching import Launcher, open_launcher
-from codegenie.eval.isolation.outside import seen_from_outside
+from codegenie.eval.isolation.launchers import Launcher, open_launcher
+from codegenie.eval.isolation.machine import Machine, lacks, proc_is_mounted, this_machine
+from codegenie.eval.isolation.outside_view import seen_from_outside
 from codegenie.eval.isolation.unconfined import Unconfined
+from codegenie.eval.isolation_proof import (
+    CONTROLLED_PROBES,
+    OPEN_PROBES,
+    PROBE_LIST,
+    IsolationProof,
+    ProbeResult,
+)
 from codegenie.eval.models import IsolationClass, Spawn
-from codegenie.eval.processes import ProcessEnd
 from codegenie.eval.sanitising import one_line
-from codegenie.eval.streams import read_head, read_tail, stream_file
+from codegenie.eval.system.child_files import read_head, read_tail, stream_file
+from codegenie.eval.system.supervisor import ProcessEnd
 
 STRONGEST_FIRST: tuple[IsolationClass, ...] = ("namespace", "landlock", "subprocess")
-OPEN_PROBES = frozenset(
-    {
-        "working-directory",
-        "socket-pair",
-        "random",
-        "own-source",
-        "system-calls",
-        "thread-of-its-own",
-        "free-calls",
-        "released",
-    }
-)
-"""What every class leaves open: a rubric needs it, and so does the probe."""
 
-CONTROLLED_PROBES = frozenset(
-    {
-        "harness-environment",
-        "harness-memory",
-        "harness-descriptor",
-        "process-vm-read",
-        "signal-harness",
-        "prlimit-harness",
-        "private-file",
-        "sibling-directory",
-        "system-file",
-        "list-root",
-        "stat-outside",
-        "write-run-directory",
-        "write-shared-directory",
-        "chmod-outside",
-        "utime-outside",
-        "truncate-outside",
-        "tcp-connect",
-        "udp-send",
-        "unix-socket",
-        "abstract-socket",
-        "fork",
-        "large-allocation",
-        "large-file",
-        "hostname",
-    }
-)
-"""The canaries: a probe without confinement must reach each of them.
-
-The others are calls and states that many a machine denies to everybody, containers above all: io_uring, keys,
-namespaces, a shell. What nobody can do there, a rubric cannot do either.
-"""
 OF_ZYGOTES = frozenset({"exec-interpreter", "far-mapping"})
 """What only a copy of a zygote must not do. On no list: a record does not say how its copies were made."""
 
@@ -81,7 +41,7 @@ OF_CALLS = frozenset({"free-calls"})
 
 _MEMORY_PROBES = frozenset({"harness-memory", "process-vm-read"})
 
-_PROBE_PROGRAM = Path(__file__).with_name("probe.py")
+_PROBE_PROGRAM = Path(__file__).with_name("probe_program.py")
 # The probe takes milliseconds, under load much longer; only a hang takes as long as this.
 _SECONDS = 30.0
 _ANSWER_BYTES = 64 * 1024

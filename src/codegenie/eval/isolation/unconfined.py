@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from codegenie.eval.files import write_private
-from codegenie.eval.isolation.launching import Streams, Watch
-from codegenie.eval.isolation.policy import rubric_environment
-from codegenie.eval.keepers import keeper_pool
+from codegenie.eval.isolation.child_settings import rubric_environment
+from codegenie.eval.isolation.launchers import Streams, Watch
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.ports import Room
-from codegenie.eval.processes import ProcessEnd, ProcessRequest, real_interpreter
-from codegenie.eval.removal import for_entries, remove_tree
+from codegenie.eval.system.files import write_private
+from codegenie.eval.system.removal import for_entries, remove_tree
+from codegenie.eval.system.supervisor import ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.system.supervisor_pool import keeper_pool
 
 
 class Unconfined:

@@ -10,8 +10,8 @@ from pathlib import Path
 from blake3 import blake3
 
 from codegenie.eval.errors import HarnessFailure, SutSpecInvalid
-from codegenie.eval.files import UnsafeTree, read_whole_file, sync_path, write_private
-from codegenie.eval.folders import make_folder
+from codegenie.eval.system.files import UnsafeTree, read_whole_file, sync_path, write_private
+from codegenie.eval.system.folders import make_folder
 
 SALT = "salt"
 _SALT_BYTES = 32

@@ -20,9 +20,9 @@ from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner, SystemUnderTest
 from codegenie.eval.sanitising import Redactor, one_line
-from codegenie.eval.suts.encoding import NothingReturned, encode_result
 from codegenie.eval.suts.raised import OwnCode, Raised, attempted, describe, guarded
-from codegenie.eval.suts.results import fault_of, read_result
+from codegenie.eval.suts.result_reader import fault_of, read_result
+from codegenie.eval.suts.result_writer import NothingReturned, encode_result
 
 
 @dataclass(frozen=True, slots=True)

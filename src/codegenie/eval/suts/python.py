@@ -16,18 +16,18 @@ from pathlib import Path
 from blake3 import blake3
 
 from codegenie.eval.errors import SutChanged, SutSpecInvalid
-from codegenie.eval.evidence import SUT_ENV
-from codegenie.eval.keepers import keeper_pool
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner
-from codegenie.eval.processes import ProcessEnd, ProcessRequest
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.snapshot import run_directory
-from codegenie.eval.streams import read_head, stream_file
 from codegenie.eval.suts.fingerprints import syntax_digest, variable_fingerprint
+from codegenie.eval.suts.identity import SUT_ENV
 from codegenie.eval.suts.raised import RAISED_BYTES
-from codegenie.eval.suts.results import read_raised, read_result
+from codegenie.eval.suts.result_reader import read_raised, read_result
+from codegenie.eval.system.child_files import read_head, stream_file
+from codegenie.eval.system.run_directory import run_directory
+from codegenie.eval.system.supervisor import ProcessEnd, ProcessRequest
+from codegenie.eval.system.supervisor_pool import keeper_pool
 
 _CHILD_PROGRAM = Path(__file__).with_name("python_child.py")
 _PROCESS_LIMITS = {"RLIMIT_CORE": 0}

@@ -24,8 +24,8 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[3]))
 
 from codegenie.eval.ports import SutCase
-from codegenie.eval.suts.encoding import NothingReturned, encode_result
 from codegenie.eval.suts.raised import OwnCode, attempted, describe, guarded
+from codegenie.eval.suts.result_writer import NothingReturned, encode_result
 
 _RESULT = 3
 _RAISED = 4

@@ -6,9 +6,9 @@ import resource
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from codegenie.eval.isolation.confinement import landlock, layout, namespaces, syscalls
+from codegenie.eval.isolation.confinement import landlock, namespaces, syscalls, visible_paths
 from codegenie.eval.isolation.confinement.seccomp import CallFilter
-from codegenie.eval.parcels import measure, unpack
+from codegenie.eval.system.packed_tree import measure, unpack
 
 _SIGKILL = 9
 # A soft limit is reported (SIGXCPU), a hard one is not (SIGKILL); the distance tells the two apart.
@@ -31,7 +31,7 @@ class Lockdown(ABC):
 
     def __init__(self, settings: Mapping[str, int], readable: Mapping[str, int]) -> None:
         self._settings = settings
-        self._readable = {**readable, **layout.DEVICES}
+        self._readable = {**readable, **visible_paths.DEVICES}
         self._limits = {name: value for name, value in settings.items() if name.startswith("RLIMIT_")}
 
     @abstractmethod
@@ -64,7 +64,7 @@ class NamespaceLockdown(Lockdown):
         super().__init__(settings, readable)
         self._calls = CallFilter(metadata=True, execution=execution)
         self._ruleset = landlock.Ruleset(landlock.abi())
-        self._ruleset.allow(landlock.places({**self._readable, layout.BOX: landlock.WORK}))
+        self._ruleset.allow(landlock.places({**self._readable, visible_paths.BOX: landlock.WORK}))
 
     def confine(self, room: int, limits: Mapping[str, int]) -> None:
         """Unpack the parcel into a mount that nobody else sees."""
@@ -94,7 +94,9 @@ class LandlockLockdown(Lockdown):
         # Entry by entry, for no rule takes away: some two hundred, too many for every case.
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         outer = landlock.Ruleset(self._version, landlock.LEAST_ABI)
-        outer.allow([*landlock.places(layout.without_packages(self._readable)), (rooms, landlock.WORK)])
+        outer.allow(
+            [*landlock.places(visible_paths.without_packages(self._readable)), (rooms, landlock.WORK)]
+        )
         outer.take_on()
         self._places = landlock.places(self._readable)
         # Without root there is nothing to drop, and no right to.

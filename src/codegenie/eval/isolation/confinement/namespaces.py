@@ -6,7 +6,7 @@ mount or a name that was meant for ours must never reach the host's.
 
 import os
 
-from codegenie.eval.isolation.confinement import layout, syscalls
+from codegenie.eval.isolation.confinement import syscalls, visible_paths
 
 # What the process inside sees, whoever started the harness, and nobody's number outside if that was root:
 # systemd-homed gives 60001 to 60513 to people, and 61001 lies in a range that has no purpose.
@@ -101,17 +101,17 @@ class World:
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
         syscalls.mount("tmpfs", CAGE, "tmpfs", flags, "mode=0755,size=1m,nr_inodes=1024")
-        for path in layout.readable(self._interpreter):
+        for path in visible_paths.readable(self._interpreter):
             self._bind(path)
-        for path, target in layout.links().items():
+        for path, target in visible_paths.links().items():
             os.symlink(target, CAGE + path)
-        for path in layout.masked():
+        for path in visible_paths.masked():
             syscalls.mount("tmpfs", CAGE + path, "tmpfs", flags, "mode=0555,size=4k,nr_inodes=1")
-        for path in layout.DEVICES:
+        for path in visible_paths.DEVICES:
             self._place(path, is_directory=False)
-        os.makedirs(CAGE + layout.ROOM)
+        os.makedirs(CAGE + visible_paths.ROOM)
         syscalls.restrict_mounts(CAGE, _READ_ONLY)
-        for path in layout.DEVICES:
+        for path in visible_paths.DEVICES:
             # After the others: what forbids devices would forbid these, too.
             self._bind(path)
             syscalls.restrict_mounts(CAGE + path, _DEVICE)
@@ -135,5 +135,5 @@ class World:
 def mount_room(size: int, entries: int) -> None:
     """Mount the private directory, in a mount namespace of one's own, and go there."""
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-    syscalls.mount("tmpfs", layout.ROOM, "tmpfs", flags, f"mode=0700,size={size},nr_inodes={entries}")
-    os.chdir(layout.ROOM)
+    syscalls.mount("tmpfs", visible_paths.ROOM, "tmpfs", flags, f"mode=0700,size={size},nr_inodes={entries}")
+    os.chdir(visible_paths.ROOM)

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 
 from codegenie.eval.isolation.confinement import syscalls
-from codegenie.eval.isolation.confinement.call_numbers import (
+from codegenie.eval.isolation.confinement.syscall_numbers import (
     ABSENT,
     CHECKED,
     EXECUTION,

@@ -12,7 +12,7 @@ import threading
 import time
 from functools import cache
 
-from codegenie.eval.isolation.confinement.call_numbers import CHECKED, FREE, OURS, numbers
+from codegenie.eval.isolation.confinement.syscall_numbers import CHECKED, FREE, OURS, numbers
 
 MACHINE = platform.machine()
 

@@ -13,7 +13,7 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from codegenie.eval.isolation.confinement import interpreter, syscalls
+from codegenie.eval.isolation.confinement import run_as_main, syscalls
 from codegenie.eval.isolation.confinement.lockdown import Lockdown, tie_to_parent
 
 _LARGEST_PART = 1 << 12
@@ -146,7 +146,7 @@ class Zygote:
             os._exit(_SET_UP_FAILED)
 
     def _replace(self) -> NoReturn:
-        arguments = interpreter.arguments(self._program["interpreter"], self._program["name"])
+        arguments = run_as_main.arguments(self._program["interpreter"], self._program["name"])
         os.execv(arguments[0], arguments)  # noqa: S606 - there is no shell in reach
 
     def _keep(self, copy: int, started: float, seconds: float) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What a bench is, and how it is read from disk."""

@@ -1,0 +1,217 @@
+"""Private copies of a case, hashed while they are copied.
+
+Whoever edits a case after its digest was checked changes the copy's digest, and the run ends
+(threats CA-02). Nothing is ever read from the bench by a system under test or by a rubric.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from codegenie.eval.canonical import TreeHasher
+from codegenie.eval.errors import BenchCaseDigestMismatch, HarnessFailure
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import BenchCase, TaskClass
+from codegenie.eval.system.child_files import stream_file
+from codegenie.eval.system.files import FoundFile, UnsafeTree, walk_files, write_private
+from codegenie.eval.system.packed_tree import Packer, packed
+from codegenie.eval.system.removal import Sweeper, Unfinished, for_entries, remove_tree
+
+_HELPER = Path(__file__).with_name("codegenie_rubric.py")
+_FOR_RUBRICS = ("input/", "expected/")
+
+
+def read_case_parts(
+    cases: Path, case_id: str, digest: str, wanted: Collection[str]
+) -> dict[str, dict[str, bytes]]:
+    """Read the files of some parts of a case, by name, in the one pass that checks its digest."""
+    hasher = TreeHasher("case.v1")
+    parts: dict[str, dict[str, bytes]] = {part: {} for part in wanted}
+    try:
+        for found in walk_files(cases / case_id, LIMITS.case_tree):
+            hasher.begin(found.path, found.size, executable=found.executable)
+            content = found.content()
+            hasher.content(content)
+            part, _, name = found.path.partition("/")
+            if part in parts:
+                parts[part][name] = content
+    except UnsafeTree as unsafe:
+        raise BenchCaseDigestMismatch(case_id, digest, f"(unreadable: {unsafe})") from None
+    if hasher.hexdigest() != digest:
+        raise BenchCaseDigestMismatch(case_id, digest, hasher.hexdigest())
+    return parts
+
+
+class CaseSnapshots:
+    """Copies cases of one task class below one run directory."""
+
+    def __init__(self, task_class: TaskClass, directory: Path) -> None:
+        self._cases = f"{task_class.directory}/cases"
+        self._rubric = [(file.path, file.content) for file in task_class.rubric]
+        self._rubric.append(("codegenie_rubric.py", _HELPER.read_bytes()))
+        self._rubric_directories = sorted({folder for name, _ in self._rubric for folder in _folders(name)})
+        self._packed_rubric = packed(self._rubric)
+        self._directory = directory
+        self._sweeper = Sweeper()
+
+    def close(self) -> None:
+        """Leave the rest of what is to be removed to the directory of the run."""
+        self._sweeper.close()
+
+    @contextmanager
+    def for_sut(self, case: BenchCase) -> Iterator[Path]:
+        """Give a directory that holds `input/` and nothing else of the case."""
+        with self._private("sut") as path:
+            self._copy(case, path, ("input/",))
+            yield Path(path)
+
+    def changed_files(self, case: BenchCase, directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Name the files of a copy made by `for_sut` that were changed or removed, and those that are new."""
+        before = read_case_parts(Path(self._cases), case.case_id, case.digest, {"input"})["input"]
+        same: set[str] = set()
+        found: set[str] = set()
+        # The agent may have put anything there; what cannot be read is not as it was.
+        with suppress(UnsafeTree, OSError):
+            for file in walk_files(directory / "input", LIMITS.case_tree, lambda odd: found.add(odd.path)):
+                found.add(file.path)
+                if file.size == len(before.get(file.path, b"")) and file.content() == before.get(file.path):
+                    same.add(file.path)
+        return tuple(sorted(before.keys() - same)), tuple(sorted(found - before.keys()))
+
+    @contextmanager
+    def for_rubric(self, case: BenchCase) -> Iterator[Path]:
+        """Give a directory that holds the rubric, `input/` and `expected/`."""
+        with self._private("rubric") as path:
+            self._copy(case, path, _FOR_RUBRICS)
+            with _typed_failure("write a rubric"):
+                self._write_rubric(path)
+            yield Path(path)
+
+    @contextmanager
+    def parcel_for_rubric(self, case: BenchCase) -> Iterator[int]:
+        """Give the descriptor of a parcel with the rubric, `input/` and `expected/`."""
+        with stream_file() as descriptor:
+            packer = Packer(descriptor)
+            with _typed_failure("pack a case"):
+                packer.ready(*self._packed_rubric)
+                self._hashed(case, _CasePacker(packer, _FOR_RUBRICS))
+                packer.close()
+            yield descriptor
+
+    def _write_rubric(self, path: str) -> None:
+        for folder in self._rubric_directories:
+            os.mkdir(f"{path}/{folder}", 0o700)
+        for name, content in self._rubric:
+            write_private(f"{path}/{name}", (content,))
+
+    @contextmanager
+    def _private(self, kind: str) -> Iterator[str]:
+        # Not the case id: the path says nothing to whom it is shown. And nothing that could be guessed:
+        # code that runs under our user could make the next directory before we do, and end the run.
+        path = f"{self._directory}/{kind}-{os.urandom(8).hex()}"
+        with _typed_failure("make a private directory"):
+            os.mkdir(path, 0o700)
+        try:
+            yield path
+        finally:
+            # What cannot be removed now is tried again with the whole run directory. Other cases wait for a
+            # few entries and not for all that a hostile one has made: 8,000 directories took 27 s.
+            try:
+                remove_tree(path, for_entries(LIMITS.removed_at_once))
+            except Unfinished:
+                self._sweeper.sweep(path)
+            except OSError:
+                pass
+
+    def _copy(self, case: BenchCase, target: str, parts: tuple[str, ...]) -> None:
+        with _typed_failure("copy a case"):
+            for part in parts:
+                os.mkdir(f"{target}/{part}", 0o700)
+            self._hashed(case, lambda found, hasher: _copy_file(found, hasher, _below(target, found, parts)))
+
+    def _hashed(self, case: BenchCase, take: Callable[[FoundFile, TreeHasher], None]) -> None:
+        """Have every file of a case taken and hashed in one reading; refuse another case than the planned."""
+        hasher = TreeHasher("case.v1")
+        try:
+            for found in walk_files(f"{self._cases}/{case.case_id}", LIMITS.case_tree):
+                take(found, hasher)
+        except UnsafeTree as unsafe:
+            raise BenchCaseDigestMismatch(case.case_id, case.digest, f"(unreadable: {unsafe})") from None
+        if hasher.hexdigest() != case.digest:
+            raise BenchCaseDigestMismatch(case.case_id, case.digest, hasher.hexdigest())
+
+
+class _CasePacker:
+    """Packs the files of a case that lie in certain parts of it, and hashes all."""
+
+    def __init__(self, packer: Packer, parts: tuple[str, ...]) -> None:
+        self._packer = packer
+        self._parts = parts
+        self._made = {part.rstrip("/") for part in parts}
+        for part in sorted(self._made):
+            packer.directory(part)
+
+    def __call__(self, found: FoundFile, hasher: TreeHasher) -> None:
+        if not found.path.startswith(self._parts):
+            _copy_file(found, hasher, None)
+            return
+        for folder in _folders(found.path):
+            if folder not in self._made:
+                self._made.add(folder)
+                self._packer.directory(folder)
+        hasher.begin(found.path, found.size, executable=found.executable)
+        chunks = _hashed(found, hasher)
+        self._packer.file(found.path, found.size, chunks, executable=found.executable)
+
+
+def _below(target: str, found: FoundFile, parts: tuple[str, ...]) -> str | None:
+    return f"{target}/{found.path}" if found.path.startswith(parts) else None
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Name the directories above a relative path, each of which is to be made."""
+    parts = path.split("/")[:-1]
+    return ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
+
+
+def _copy_file(found: FoundFile, hasher: TreeHasher, target: str | None) -> None:
+    """Hash one file and, if it has a target, write the bytes that were hashed."""
+    hasher.begin(found.path, found.size, executable=found.executable)
+    if target is None:
+        for chunk in found.chunks():
+            hasher.content(chunk)
+        return
+    try:
+        write_private(target, _hashed(found, hasher), executable=found.executable)
+    except FileNotFoundError:
+        # Only the first file of a deeper directory comes here; nothing was read yet.
+        _make_directory(os.path.dirname(target))
+        write_private(target, _hashed(found, hasher), executable=found.executable)
+
+
+def _make_directory(path: str) -> None:
+    """Make a private directory and the missing ones above it, each 0700: `os.makedirs` does the last only."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileNotFoundError:
+        _make_directory(os.path.dirname(path))
+        os.mkdir(path, 0o700)
+
+
+def _hashed(found: FoundFile, hasher: TreeHasher) -> Iterator[bytes]:
+    for chunk in found.chunks():
+        hasher.content(chunk)
+        yield chunk
+
+
+@contextmanager
+def _typed_failure(task: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise HarnessFailure(
+            f"cannot {task}: {error.strerror}",
+            where=None if error.filename is None else str(error.filename),
+            hint="check the space below TMPDIR and how many files may be open",
+        ) from None

@@ -1,0 +1,47 @@
+"""How the cases of a bench stand to `cases/digests.yaml`, and the list written anew."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from codegenie.eval.bench.loading import case_directories, read_case_tree, read_manifest, typed_refusals
+from codegenie.eval.canonical import DIGEST_PREFIX
+from codegenie.eval.models import TaskClass
+from codegenie.eval.system.files import replace_file
+
+DigestStatus = Literal["current", "stale", "missing", "extra"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseDigest:
+    """How the bytes of one case stand to its entry."""
+
+    case_id: str
+    status: DigestStatus
+    expected: str | None
+    computed: str | None
+
+
+def digest_statuses(task_class: TaskClass) -> tuple[CaseDigest, ...]:
+    """Compare every case with its entry, without stopping at the first difference."""
+    cases = task_class.directory / "cases"
+    with typed_refusals(cases):
+        directories = case_directories(cases)
+        manifest = read_manifest(cases) if os.path.lexists(cases / "digests.yaml") else {}
+        statuses = [_digest_status(cases, case_id, manifest.get(case_id)) for case_id in directories]
+    extra = sorted(manifest.keys() - set(directories))
+    return (*statuses, *(CaseDigest(case_id, "extra", manifest[case_id], None) for case_id in extra))
+
+
+def _digest_status(cases: Path, case_id: str, expected: str | None) -> CaseDigest:
+    computed = read_case_tree(cases, case_id).digest
+    status: DigestStatus = "missing" if expected is None else "current" if expected == computed else "stale"
+    return CaseDigest(case_id, status, expected, computed)
+
+
+def write_digests(task_class: TaskClass, statuses: Sequence[CaseDigest]) -> None:
+    """Write `cases/digests.yaml` anew from computed digests."""
+    lines = [f"{entry.case_id}: {DIGEST_PREFIX}{entry.computed}\n" for entry in statuses if entry.computed]
+    replace_file(task_class.directory / "cases" / "digests.yaml", "".join(lines).encode(), private=False)

@@ -1,0 +1,392 @@
+"""Disk to TaskClass and BenchCase: capped, no link followed, digests checked, nothing executed."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegenie.eval.bench.grammar import (
+    CaseHead,
+    check_reviewable,
+    inspect_case,
+    pycache_hint,
+    read_breakdown_keys,
+    read_digests,
+    read_registration,
+    read_taxonomy,
+)
+from codegenie.eval.canonical import TreeHasher, digest_json
+from codegenie.eval.errors import (
+    BenchCaseDigestMismatch,
+    BenchCaseLoadError,
+    BenchInvalid,
+    DigestManifestInvalid,
+    HarnessFailure,
+    RubricInvalid,
+    TaskClassAlreadyRegistered,
+    TaskClassNotFound,
+)
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import IDENTIFIER_PATTERN, BenchCase, SourceFile, TaskClass
+from codegenie.eval.system.compiling import source_problems
+from codegenie.eval.system.files import (
+    FoundFile,
+    Refusal,
+    UnsafeTree,
+    entry_kinds,
+    open_directory,
+    read_plain_file,
+    stop_at,
+    walk_files,
+)
+
+BenchRoot = str | Path | Sequence[str | Path]
+Seen = Callable[[FoundFile, bytes], object]
+"""Is shown a file of a case with all of its content."""
+
+CLASS_ENTRIES: Mapping[str, str] = {
+    "registration.py": "file",
+    "rubric.py": "file",
+    "rubric_lib": "directory",
+    "breakdown_keys.py": "file",
+    "failure_modes.yaml": "file",
+    "README.md": "file",
+    "cases": "directory",
+}
+"""What a task class holds, and nothing beside it."""
+
+_OPTIONAL_ENTRIES = {"rubric_lib", "README.md"}
+_CASE_DIRECTORIES = {"input", "expected", "solution"}
+_WRITE_DIGESTS = "write it with `codegenie eval digest TASK_CLASS --write`"
+
+
+class Misplaced(UnsafeTree):
+    """A file in a case that is not part of one."""
+
+
+@contextmanager
+def typed_refusals(where: Path) -> Iterator[None]:
+    """Give what the ground refuses the type of this room: the bench's fault, or our own."""
+    try:
+        yield
+    except UnsafeTree as unsafe:
+        raise BenchInvalid(
+            str(unsafe), where=str(where), hint="a bench is regular files and directories"
+        ) from None
+    except OSError as error:
+        raise HarnessFailure(f"cannot read the bench: {error.strerror}", where=str(where)) from None
+
+
+def bench_roots(bench_root: BenchRoot) -> tuple[Path, ...]:
+    """Return the given roots as absolute paths, each once."""
+    given = [bench_root] if isinstance(bench_root, str | Path) else list(bench_root)
+    if not all(map(str, given)):
+        raise TaskClassNotFound("a bench root is the empty string", hint="name one with --bench-root")
+    try:
+        return tuple(dict.fromkeys(Path(root).absolute() for root in given))
+    except OSError as error:
+        raise TaskClassNotFound(
+            f"the working directory cannot be used: {error.strerror}",
+            hint="go to one that exists, or give --bench-root as an absolute path",
+        ) from None
+
+
+def task_class_names(bench_root: BenchRoot) -> tuple[str, ...]:
+    """Name every directory of the roots that could be a task class, sorted, a name in two roots twice."""
+    names = []
+    for root in bench_roots(bench_root):
+        # `os.path.isdir` and not `Path.is_dir`, which raises for a path that is too long or locked away.
+        if not os.path.isdir(root):
+            raise TaskClassNotFound(
+                f"there is no bench root {str(root)!r}", hint="name one with --bench-root"
+            )
+        try:
+            listed = [name for name in os.listdir(root) if not name.startswith(".")]
+            # Python may have left its own directory here, which could be no task class.
+            names += [name for name in listed if name != "__pycache__" and os.path.isdir(root / name)]
+        except OSError as error:
+            raise TaskClassNotFound(
+                f"the bench root cannot be listed: {error.strerror}", where=str(root)
+            ) from None
+    return tuple(sorted(names))
+
+
+def load_task_class(name: str, *, bench_root: BenchRoot = "bench") -> TaskClass:
+    """Load one bench without running any of it; every refusal is typed and names file and line."""
+    directory = _find(name, bench_roots(bench_root))
+    with typed_refusals(directory):
+        descriptor = open_directory(directory)
+        try:
+            return _read_task_class(name, directory, descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _find(name: str, roots: tuple[Path, ...]) -> Path:
+    looked_in = ", ".join(str(root) for root in roots)
+    if not re.fullmatch(IDENTIFIER_PATTERN, name):
+        raise TaskClassNotFound(f"{ascii(name)[:80]} is not the name of a task class", where=looked_in)
+    found = [root / name for root in roots if os.path.isdir(root / name)]
+    if not found:
+        raise TaskClassNotFound(
+            f"there is no task class {name!r}",
+            where=looked_in,
+            hint="`codegenie eval list` names those that exist; --bench-root says where to look",
+        )
+    if len(found) > 1:
+        raise TaskClassAlreadyRegistered(
+            f"task class {name!r} exists in {len(found)} bench roots",
+            where=", ".join(map(str, found)),
+            hint="name one bench root, or rename one class",
+        )
+    return found[0]
+
+
+def _read_task_class(name: str, directory: Path, descriptor: int) -> TaskClass:
+    _raise_first(entry_problems(entry_kinds(descriptor, LIMITS.class_entries)), directory)
+
+    def read(file: str, limit: int) -> bytes:
+        raw = read_plain_file(descriptor, file, limit)
+        if raw is None:
+            raise UnsafeTree(file, "vanished while the bench was read")
+        return raw
+
+    try:
+        minimums = read_registration(read("registration.py", LIMITS.python_bytes), name)
+        keys = read_breakdown_keys(read("breakdown_keys.py", LIMITS.python_bytes))
+        taxonomy = read_taxonomy(read("failure_modes.yaml", LIMITS.yaml_bytes))
+        program = read("rubric.py", LIMITS.rubric_tree.file_bytes)
+        rubric, rubric_digest = _read_rubric(directory, program)
+    except BenchInvalid as error:
+        error.where = f"{directory}/{error.where}"
+        raise
+    modes = {code: spec.model_dump(mode="json") for code, spec in taxonomy.items()}
+    return TaskClass(
+        name=name,
+        directory=directory,
+        breakdown_keys=keys,
+        taxonomy=dict(taxonomy),
+        min_cases_for_promotion=minimums,
+        rubric=rubric,
+        rubric_digest=rubric_digest,
+        taxonomy_digest=digest_json("taxonomy.v1", {"breakdown_keys": keys, "failure_modes": modes}),
+    )
+
+
+def entry_problems(kinds: Mapping[str, str]) -> Iterator[tuple[str, BenchInvalid]]:
+    """Name every entry that a task class lacks, then every one that is not part of it."""
+    for name in sorted(CLASS_ENTRIES.keys() - _OPTIONAL_ENTRIES - kinds.keys()):
+        yield name, BenchInvalid(f"the bench has no {name}", hint="see docs/reference/bench.md")
+    for name, kind in sorted(kinds.items()):
+        if CLASS_ENTRIES.get(name) != kind:
+            problem = f"the bench holds {name!a} ({kind}), which is not part of a bench"
+            hint = pycache_hint(name) or "remove it; further modules of the rubric belong in rubric_lib/"
+            yield name, BenchInvalid(problem, hint=hint)
+
+
+def _raise_first(problems: Iterator[tuple[str, BenchInvalid]], where: Path) -> None:
+    for _, problem in problems:
+        problem.where = str(where)
+        raise problem
+
+
+def _read_rubric(directory: Path, program: bytes) -> tuple[tuple[SourceFile, ...], str]:
+    files = [SourceFile(path="rubric.py", executable=False, content=program)]
+    library = directory / "rubric_lib"
+    if library.is_dir():
+        for found in walk_files(library, LIMITS.rubric_tree):
+            path = f"rubric_lib/{found.path}"
+            files.append(SourceFile(path=path, executable=found.executable, content=found.content()))
+    files.sort(key=lambda file: file.path.encode())
+    hasher = TreeHasher("rubric.v1")
+    for file in files:
+        check_reviewable(file.path, file.content)
+        hasher.begin(file.path, len(file.content), executable=file.executable)
+        hasher.content(file.content)
+    _check_compiles(files)
+    return tuple(files), hasher.hexdigest()
+
+
+def _check_compiles(files: Sequence[SourceFile]) -> None:
+    """Refuse a rubric that could not even start: every case would be the bench's fault."""
+    hint = "mend it; `codegenie eval fence` shows all that is wrong with the bench"
+    for problem in source_problems(python_sources((file.path, file.content) for file in files)):
+        where = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
+        raise RubricInvalid(f"the rubric {problem.message}", where=where, hint=hint)
+
+
+def python_sources(files: Iterable[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
+    """Return those files of a rubric that an interpreter would compile."""
+    return tuple((path, content) for path, content in files if path.endswith(".py"))
+
+
+def case_directories(cases: Path) -> list[str]:
+    """Name the cases of a bench, in order; whatever else lies among them is refused."""
+    descriptor = open_directory(cases)
+    try:
+        kinds = entry_kinds(descriptor, LIMITS.cases + 1)
+    finally:
+        os.close(descriptor)
+    kinds.pop("digests.yaml", None)
+    _raise_first(case_entry_problems(kinds), cases)
+    return sorted(kinds)
+
+
+def case_entry_problems(kinds: Mapping[str, str]) -> Iterator[tuple[str, BenchInvalid]]:
+    """Name everything among the cases, `digests.yaml` aside, that is no case directory."""
+    for name, kind in sorted(kinds.items()):
+        if kind != "directory":
+            yield name, BenchInvalid(f"{name!a} lies among the cases and is no directory")
+        elif not re.fullmatch(IDENTIFIER_PATTERN, name):
+            hint = pycache_hint(name) or "ids match [a-z0-9][a-z0-9_-]{0,63}"
+            yield name, BenchCaseLoadError(f"{name!a} is not a case id", hint=hint)
+    if not kinds:
+        yield "", BenchInvalid("the bench has no case", hint="a bench without cases measures nothing")
+
+
+def count_cases(task_class: TaskClass) -> int:
+    """Count the case directories, without reading them."""
+    cases = task_class.directory / "cases"
+    with typed_refusals(cases):
+        return len(case_directories(cases))
+
+
+def read_manifest(cases: Path) -> dict[str, str]:
+    """Return case id to digest, without the prefix."""
+    where = f"{cases}/digests.yaml"
+    descriptor = open_directory(cases)
+    try:
+        raw = read_plain_file(descriptor, "digests.yaml", LIMITS.digests_bytes)
+    finally:
+        os.close(descriptor)
+    if raw is None:
+        raise DigestManifestInvalid("cases/digests.yaml is missing", where=where, hint=_WRITE_DIGESTS)
+    try:
+        return read_digests(raw)
+    except DigestManifestInvalid as error:
+        error.where = f"{cases}/{error.where}"
+        raise
+
+
+def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tuple[BenchCase, ...], int]:
+    """Load and digest-check the cases that are wanted; also return how many there are in all."""
+    cases = task_class.directory / "cases"
+    with typed_refusals(cases):
+        directories = case_directories(cases)
+        manifest = read_manifest(cases)
+        _check_bijection(directories, manifest, cases)
+        names = frozenset(directories)
+        loaded = []
+        size = 0
+        for case_id in filter(wanted, directories):
+            tree = read_case_tree(cases, case_id)
+            size += tree.size
+            # Each case has its cap; sparse files in all of them would be hashed for hours all the same.
+            if size > LIMITS.bench_bytes:
+                raise BenchInvalid(f"the cases hold more than {LIMITS.bench_bytes} bytes", where=str(cases))
+            loaded.append(_load_case(task_class.name, case_id, (names, manifest[case_id]), (cases, tree)))
+    return tuple(loaded), len(directories)
+
+
+def _check_bijection(directories: list[str], manifest: dict[str, str], cases: Path) -> None:
+    where = f"{cases}/digests.yaml"
+    for case_id in directories:
+        if case_id not in manifest:
+            raise DigestManifestInvalid(f"case {case_id!r} has no entry", where=where, hint=_WRITE_DIGESTS)
+    for case_id in sorted(manifest.keys() - set(directories)):
+        raise DigestManifestInvalid(
+            f"the entry {ascii(case_id)[:80]} names a case that does not exist",
+            where=where,
+            hint=f"restore the case, or {_WRITE_DIGESTS}",
+        )
+
+
+def _misplaced(found: FoundFile) -> UnsafeTree | None:
+    """Say why a file is not one that a case has."""
+    top, below, _ = found.path.partition("/")
+    if not (top in _CASE_DIRECTORIES if below else top == "case.toml"):
+        return Misplaced(found.path, "is not part of a case (case.toml, input/, expected/, solution/)")
+    # Of what is more than a chunk only the end would be parsed.
+    if not below and found.size > LIMITS.toml_bytes:
+        return UnsafeTree(found.path, f"{found.size} bytes are more than the {LIMITS.toml_bytes} allowed")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTree:
+    """One pass over a case: the digest of all of it, that of its input, and the case.toml that was hashed."""
+
+    digest: str
+    input_digest: str
+    head: bytes
+    size: int
+    hint: str | None = None
+    """Where something in it comes from that no author put there."""
+
+
+def read_case_tree(cases: Path, case_id: str) -> CaseTree:
+    """Hash every byte of a case."""
+    tree = scan_case_tree(cases, case_id)
+    if tree is None:
+        raise BenchCaseLoadError(f"case {case_id!r} has no case.toml", where=f"{cases}/{case_id}")
+    return tree
+
+
+def scan_case_tree(
+    cases: Path, case_id: str, refused: Refusal = stop_at, seen: Seen | None = None
+) -> CaseTree | None:
+    """Hash a case that may lack its head; `seen` is shown each file, `refused` decides about what is none."""
+    hasher, given = TreeHasher("case.v1"), TreeHasher("input.v1")
+    head: bytes | None = None
+    hint: str | None = None
+    size = 0
+    try:
+        for found in walk_files(f"{cases}/{case_id}", LIMITS.case_tree, refused):
+            problem = _misplaced(found)
+            if problem is not None:
+                refused(problem)
+                continue
+            hashers = (hasher, given) if found.path.startswith("input/") else (hasher,)
+            content = _feed(found, hashers, whole=seen is not None)
+            head = content if found.path == "case.toml" else head
+            size += found.size
+            hint = hint or pycache_hint(found.path)
+            if seen is not None:
+                seen(found, content)
+    except UnsafeTree as unsafe:
+        raise BenchCaseLoadError(
+            f"case {case_id!r}: {unsafe}",
+            where=f"{cases}/{case_id}",
+            hint=pycache_hint(unsafe.path) or "a case is regular files and directories",
+        ) from None
+    return None if head is None else CaseTree(hasher.hexdigest(), given.hexdigest(), head, size, hint)
+
+
+def _feed(found: FoundFile, hashers: tuple[TreeHasher, ...], *, whole: bool) -> bytes:
+    """Hash one file and return the last chunk of it, which is all of it where it is small or asked for."""
+    chunk = b""
+    for hasher in hashers:
+        hasher.begin(found.path, found.size, executable=found.executable)
+    for chunk in (found.content(),) if whole else found.chunks():
+        for hasher in hashers:
+            hasher.content(chunk)
+    return chunk
+
+
+def _load_case(
+    task_class: str, case_id: str, known: tuple[frozenset[str], str], read: tuple[Path, CaseTree]
+) -> BenchCase:
+    (ids, expected), (cases, tree) = known, read
+    if tree.digest != expected:
+        mismatch = BenchCaseDigestMismatch(case_id, expected, tree.digest)
+        mismatch.hint = tree.hint or mismatch.hint
+        raise mismatch
+    head = CaseHead(tree.head, tree.digest, tree.input_digest)
+    try:
+        case = inspect_case(head, task_class, case_id, ids).or_refuse()
+    except BenchCaseLoadError as error:
+        error.where = f"{cases}/{case_id}/{error.where}"
+        raise
+    return case

@@ -1,0 +1,1 @@
+"""How the trials of a run are spread over workers."""

@@ -1,0 +1,1 @@
+"""Bounds from plain numbers, and the arithmetic under them."""

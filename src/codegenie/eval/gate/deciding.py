@@ -1,0 +1,88 @@
+"""From a verified log and a policy file to the gate's advice."""
+
+from pathlib import Path
+
+from codegenie.eval.aggregation import UNIT_RULE, mean_over_units, summarise
+from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
+from codegenie.eval.errors import BenchCaseDigestMismatch, BenchInvalid, TaskClassNotFound, TierConfigInvalid
+from codegenie.eval.gate.policy import TierPolicy, read_policy
+from codegenie.eval.gate.verdict import BenchOnDisk, Evidence, PromotionGate, PromotionVerdict
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.log.reading import VerifiedLog
+from codegenie.eval.log.records import RunStarted
+from codegenie.eval.log.runs import Look, RunEntry
+from codegenie.eval.models import BenchRunReport, Summary
+from codegenie.eval.ports import Clock
+from codegenie.eval.system.files import UnsafeTree, read_whole_file
+
+
+def load_policy(path: Path) -> TierPolicy | None:
+    """Read the policy file; None where there is none."""
+    try:
+        # Resolved, since a link to the policy of the organisation is fine; a pipe or a device is not.
+        raw = read_whole_file(path.resolve(), LIMITS.yaml_bytes)
+    except UnsafeTree as unsafe:
+        raise TierConfigInvalid(f"the policy {unsafe.problem}", where=str(path)) from None
+    except (OSError, RuntimeError) as error:
+        problem = getattr(error, "strerror", None) or "its links go in a circle"
+        raise TierConfigInvalid(f"the policy cannot be read: {problem}", where=str(path)) from None
+    return None if raw is None else read_policy(raw, str(path))
+
+
+def bench_on_disk(task_class: str, bench_root: BenchRoot) -> BenchOnDisk | None:
+    """Return what the bench says today; None where there is none, an error where it does not hold."""
+    try:
+        loaded = load_task_class(task_class, bench_root=bench_root)
+    except TaskClassNotFound:
+        return None
+    cases, _ = load_cases(loaded, lambda _case_id: True)
+    return BenchOnDisk(
+        cases=cases,
+        rubric_digest=loaded.rubric_digest,
+        taxonomy_digest=loaded.taxonomy_digest,
+        breakdown_keys=loaded.breakdown_keys,
+        severities={code: spec.severity for code, spec in loaded.taxonomy.items()},
+        minimums=loaded.min_cases_for_promotion,
+    )
+
+
+class Gatekeeper:
+    """Puts together what the gate needs to know of a run and asks it."""
+
+    def __init__(self, log: VerifiedLog, policy: TierPolicy, bench_root: BenchRoot, clock: Clock) -> None:
+        self._log = log
+        self._gate = PromotionGate(policy)
+        self._bench_root = bench_root
+        self._clock = clock
+
+    def judge(self, entry: RunEntry, tier: str) -> PromotionVerdict:
+        """Return the advice on one run and one tier; a bench that does not hold matches no evidence."""
+        history = self._log.history
+        try:
+            bench = bench_on_disk(entry.task_class, self._bench_root)
+        except (BenchInvalid, BenchCaseDigestMismatch):
+            bench = None
+        started, finished = self._log.started(entry), self._log.finished(entry)
+        evidence = Evidence(
+            started=started,
+            report=_by_todays_units(started, finished.report),
+            look=Look.of(finished, started, entry.started_at),
+            other_looks=history.other_looks(entry),
+            unfinished_runs=history.unfinished(entry),
+            abandoned_runs=history.abandoned(entry),
+            runs_elsewhere=history.elsewhere(entry),
+            candidates_tried=history.candidates_tried(entry),
+            resumed=entry.resumed,
+            lost_trials=history.lost_trials(entry),
+            mean_over_units=mean_over_units(started.cases, finished.report.per_case),
+            bench=bench,
+        )
+        return self._gate.evaluate(evidence, tier, self._clock.now())
+
+
+def _by_todays_units(started: RunStarted, report: BenchRunReport) -> BenchRunReport:
+    """Return a report with the numbers that it has by the rule of today; one of today as it is."""
+    if started.unit_rule == UNIT_RULE:
+        return report
+    summary = summarise(started.cases, report.per_case)
+    return report.model_copy(update={name: getattr(summary, name) for name in Summary.model_fields})

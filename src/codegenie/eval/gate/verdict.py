@@ -1,0 +1,394 @@
+"""The promotion gate: what the verified log proves, against the policy. It advises; a human promotes.
+
+`evaluate` is pure and never raises on evidence: everything that speaks against promotion becomes a reason of
+its own. The number that decides is the certified lower bound on the share of units passed (ADR-0009), and
+every comparison is written so that a value that is no number fails it.
+"""
+
+import datetime as dt
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import AfterValidator, Field
+
+from codegenie.eval.errors import IncompleteReportForPromotion, PromotionMustBeHumanAuthorized
+from codegenie.eval.estimators.bounds import clopper_pearson_lower, floor3
+from codegenie.eval.gate.policy import ISOLATION_ORDER, TierPolicy, Waiver
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.log.records import RunStarted
+from codegenie.eval.log.runs import Look
+from codegenie.eval.models import BenchCase, BenchRunReport, FrozenMap, Record, Severity, SutBoundary
+from codegenie.eval.suts.identity import implied_boundary
+from codegenie.eval.wording import counted
+
+# The level of `lower_bound_95`, which a perfect run has to reach as well, whatever the policy allows.
+_HEADLINE_ALPHA = 0.05
+# Two machines' clocks differ; a day of it buys nobody anything, since a run is good for weeks.
+_CLOCK_SLACK = dt.timedelta(days=1)
+
+
+class PromotionVerdict(Record):
+    """The gate's advice on one run and one tier, with all that speaks against it."""
+
+    verdict: Literal["sufficient", "insufficient", "inconclusive"]
+    tier: str
+    task_class: str
+    run_id: str
+    sut: str
+    sut_version: str | None = None
+    sut_identity_digest: str | None = None
+    sut_boundary: SutBoundary
+    alpha: float
+    reasons: tuple[str, ...] = ()
+    threshold: float | None = None
+    certified_lower: float | None = None
+    units: int = 0
+    units_needed: int | None = None
+    looks: int = 1
+    unfinished_runs: int = 0
+    abandoned_runs: int = 0
+    runs_elsewhere: int = 0
+    candidates_tried: int = 1
+    resumed: int = 0
+    mean_over_cases: float | None = None
+    mean_over_units: float | None = None
+    # Units that count as not passed since a trial of theirs was asked twice, by run.
+    interrupted_units: Annotated[dict[str, int], AfterValidator(FrozenMap)] = Field(default_factory=FrozenMap)
+    # What of the policy's waivers this verdict rests on.
+    waivers: tuple[Waiver, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOnDisk:
+    """What the bench says today of all that a run was judged by."""
+
+    cases: tuple[BenchCase, ...]
+    rubric_digest: str
+    taxonomy_digest: str
+    breakdown_keys: tuple[str, ...]
+    severities: Mapping[str, Severity]
+    minimums: Mapping[str, int]
+
+    def measured_by(self, started: RunStarted) -> bool:
+        """Say whether a run measured this bench and no other.
+
+        By what a start says of the cases and not by their digests alone: families decide how many units
+        there are, and no digest in a log keeps a forger from naming others.
+        """
+        # A partial run measured some of them; that it did so is a reason of its own.
+        planned = {case.case_id for case in started.cases}
+        whole = started.selection.kind == "all"
+        cases = tuple(case for case in self.cases if whole or case.case_id in planned)
+        return (
+            cases == started.cases
+            and self.rubric_digest == started.rubric_digest
+            and self.taxonomy_digest == started.taxonomy_digest
+            and self.breakdown_keys == started.breakdown_keys
+            and dict(self.severities) == dict(started.severities)
+            and dict(self.minimums) == dict(started.min_cases_for_promotion)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the verified log proves of one run and of the runs around it, and the bench of today."""
+
+    started: RunStarted
+    report: BenchRunReport
+    look: Look
+    other_looks: tuple[Look, ...] = ()
+    unfinished_runs: int = 0
+    abandoned_runs: tuple[str, ...] = ()
+    runs_elsewhere: int = 0
+    candidates_tried: int = 1
+    resumed: int = 0
+    lost_trials: int = 0
+    mean_over_units: float | None = None
+    bench: BenchOnDisk | None = None
+
+
+# All that follows from too few units, and so does not speak against the agent.
+_FEW_UNITS = {"too_few_units", "certified_bound", "bca_bound", "other_look"}
+
+
+class PromotionGate:
+    """Judges evidence by a policy. Holds no power to act on it."""
+
+    def __init__(self, policy: TierPolicy) -> None:
+        self._policy = policy
+        self._refunded = {waiver.refund for waiver in policy.waivers}
+
+    def evaluate(self, evidence: Evidence, tier: str, now: dt.datetime) -> PromotionVerdict:
+        """Return the advice for `tier`; never raises on evidence."""
+        report, look = evidence.report, evidence.look
+        reasons = [*self._standing(evidence), *self._freshness(evidence, now)]
+        threshold = self._policy.thresholds.get(tier)
+        certified, needed = self._certified(look), None
+        if threshold is None:
+            reasons.append(_reason("unknown_tier", f"the policy has no tier {tier!r}"))
+        elif not 0.0 < threshold <= 1.0:
+            # A loaded policy cannot hold it; a record made around validation can.
+            reasons.append(_reason("bad_threshold", f"the threshold of {tier} is no share of one"))
+            threshold = None
+        else:
+            needed = units_needed(threshold, min(self._policy.alpha, _HEADLINE_ALPHA))
+            reasons += self._tier(evidence, tier)
+            reasons += _too_few(look, threshold, needed)
+            reasons += self._bounds(evidence, threshold, certified)
+        abandoned = len(evidence.abandoned_runs)
+        return PromotionVerdict(
+            verdict=_advice({reason.partition(":")[0] for reason in reasons}),
+            **_whose(report),
+            tier=tier,
+            alpha=self._policy.alpha,
+            reasons=tuple(reasons),
+            threshold=threshold,
+            certified_lower=certified,
+            units=look.units,
+            units_needed=needed,
+            looks=1 + len(evidence.other_looks) + evidence.unfinished_runs + abandoned,
+            unfinished_runs=evidence.unfinished_runs,
+            abandoned_runs=abandoned,
+            runs_elsewhere=evidence.runs_elsewhere,
+            candidates_tried=evidence.candidates_tried,
+            resumed=evidence.resumed,
+            mean_over_cases=report.mean_score,
+            mean_over_units=evidence.mean_over_units,
+            interrupted_units=self._interrupted(evidence),
+            waivers=self._used_waivers(evidence),
+            notes=self._notes(tier),
+        )
+
+    def evaluate_report(self, report: BenchRunReport, tier: str) -> PromotionVerdict:
+        """Judge a bare report. It proves nothing, so it is never sufficient; an incomplete one is refused."""
+        if not report.complete:
+            raise IncompleteReportForPromotion(
+                f"the report of run {report.run_id} lacks verdicts",
+                hint="resume the run, then judge it from the log",
+            )
+        reason = _reason("not_from_the_log", "a report outside the verified log is no evidence")
+        return PromotionVerdict(
+            verdict="insufficient",
+            **_whose(report),
+            tier=tier,
+            alpha=self._policy.alpha,
+            reasons=(reason,),
+        )
+
+    def apply(self) -> NoReturn:
+        """Refuse: the gate advises, and promotion is a human's edit of the policy file (ADR-0012)."""
+        raise PromotionMustBeHumanAuthorized(
+            "the gate does not promote", hint="edit current_tiers in trust-tiers.yaml, and have it reviewed"
+        )
+
+    def _certified(self, look: Look) -> float:
+        """Return the certified bound at the policy's level; nothing for numbers that no run can have."""
+        if not _countable(look):
+            return 0.0
+        # What was asked twice had two tries: its unit has not passed, unless a human says that it has.
+        lost = 0 if look.run_id in self._refunded else look.interrupted_units_passed
+        return clopper_pearson_lower(max(0, look.units_passed - lost), look.units, self._policy.alpha)
+
+    def _interrupted(self, evidence: Evidence) -> dict[str, int]:
+        """Return how many units of each look are held to be not passed since they were asked twice."""
+        return {
+            look.run_id: look.interrupted_units
+            for look in (evidence.look, *evidence.other_looks)
+            if look.interrupted_units and look.run_id not in self._refunded
+        }
+
+    def _used_waivers(self, evidence: Evidence) -> tuple[Waiver, ...]:
+        looks = (evidence.look, *evidence.other_looks)
+        spared = {look.run_id for look in looks if look.interrupted_units} | set(evidence.abandoned_runs)
+        return tuple(waiver for waiver in self._policy.waivers if waiver.refund in spared)
+
+    def _notes(self, tier: str) -> tuple[str, ...]:
+        """Say what a reader of a verdict has to do himself."""
+        if tier == next(iter(self._policy.thresholds), None):
+            return ()
+        rescore = "`codegenie eval verify --rescore`, which lets the rubrics judge the stored outputs again"
+        return (f"{tier} is not the first tier: who verifies this log also runs {rescore}",)
+
+    def _standing(self, evidence: Evidence) -> Iterator[str]:
+        """Ask whether this run may be evidence at all, whatever it found."""
+        started, report = evidence.started, evidence.report
+        if not report.complete:
+            yield _reason(
+                "incomplete",
+                f"it did not measure {counted(report.infrastructure_fault_count, 'planned case')}",
+            )
+        if not _countable(evidence.look):
+            units = f"{evidence.look.units_passed} of {counted(evidence.look.units, 'unit')}"
+            yield _reason("inconsistent", f"{units} cannot have passed")
+        if report.selection.kind != "all":
+            yield _reason(
+                "partial",
+                f"it ran {len(report.per_case)} of {counted(report.selection.available_cases, 'case')}",
+            )
+        yield from _whereabouts(report)
+        if started.policy_digest is None:
+            yield _reason("no_policy", "the run was started without a policy file")
+        elif started.policy_digest != self._policy.digest:
+            yield _reason("policy_changed", "the policy is not the one that the run was started under")
+        if not started.isolation.holds or started.isolation.isolation_class != report.isolation_class:
+            # A verified log cannot hold it; evidence that was put together by hand can.
+            yield _reason(
+                "unproved_isolation", f"nothing proves that its rubrics ran in class {report.isolation_class}"
+            )
+        yield from self._missing(evidence)
+        if evidence.bench is None:
+            yield _reason("bench_missing", "there is no readable bench to compare the run with")
+        elif not evidence.bench.measured_by(started):
+            yield _reason("bench_changed", "the bench on disk is not the one that the run measured")
+
+    def _missing(self, evidence: Evidence) -> Iterator[str]:
+        """Ask whether all that was measured of the candidate is there: what went badly may be left out."""
+        if evidence.unfinished_runs:
+            yield _reason(
+                "unfinished_runs",
+                f"starts of this agent on these cases that have not finished: {evidence.unfinished_runs}",
+            )
+        for run_id in evidence.abandoned_runs:
+            if run_id not in self._refunded:
+                yield _reason(
+                    "abandoned_run", f"run {run_id} of the same agent was given up and counts as failed"
+                )
+        if evidence.lost_trials:
+            yield _reason(
+                "lost_trials",
+                f"trials of this agent on these cases that a run had and lost: {evidence.lost_trials}",
+            )
+
+    def _freshness(self, evidence: Evidence, now: dt.datetime) -> Iterator[str]:
+        """Ask when the agent was last measured: taking outputs from a store makes no run younger."""
+        # Of its own class only: what was measured in another does not speak for this one.
+        looks = [
+            look
+            for look in (evidence.look, *evidence.other_looks)
+            if look.isolation_class == evidence.look.isolation_class
+        ]
+        measured = [look for look in looks if look.measures]
+        if not measured:
+            yield _reason(
+                "reused",
+                f"{counted(evidence.look.reused, 'output')} from a store, and no run asked the agent for all;"
+                " --no-cache does",
+            )
+        # A look by a clock that was wrong is a look; it is not the measurement that all others wait for.
+        arrived = [look for look in measured or looks if _dated(look) - now <= _CLOCK_SLACK]
+        newest = max(arrived or measured or looks, key=lambda look: look.started_at)
+        last = max(_dated(newest), _dated(evidence.look))
+        if not last - now <= _CLOCK_SLACK:
+            yield _reason("future", f"it is dated {last:%Y-%m-%d}, which has not come yet")
+        # By its start: resuming a run does not make young what was measured before it died.
+        age = (now - newest.started_at).days
+        if not age <= self._policy.maximum_age_days:
+            yield _reason(
+                "too_old",
+                f"it was measured {counted(age, 'day')} ago;"
+                f" the policy allows {self._policy.maximum_age_days}",
+            )
+
+    def _tier(self, evidence: Evidence, tier: str) -> Iterator[str]:
+        """Ask what the tier itself asks for."""
+        started, report = evidence.started, evidence.report
+        least = self._policy.minimum_isolation[tier]
+        if not ISOLATION_ORDER.index(report.isolation_class) >= ISOLATION_ORDER.index(least):
+            yield _reason("isolation", f"rubrics ran in class {report.isolation_class}; {tier} needs {least}")
+        held_out = sum(case.curation_class == "held-out" for case in started.cases)
+        if not held_out >= self._policy.minimum_held_out[tier]:
+            yield _reason(
+                "held_out",
+                f"{counted(held_out, 'held-out case')}; {tier} needs {self._policy.minimum_held_out[tier]}",
+            )
+        minimum = started.min_cases_for_promotion.get(tier)
+        refunded = evidence.look.run_id in self._refunded
+        passed = report.passed_count - (0 if refunded else evidence.look.interrupted_cases_passed)
+        if minimum is None:
+            yield _reason("tier_not_declared", f"the bench does not declare the tier {tier}")
+        elif not passed >= minimum:
+            yield _reason("min_cases", f"{counted(passed, 'case')} passed; the bench asks for {minimum}")
+
+    def _bounds(self, evidence: Evidence, threshold: float, certified: float) -> Iterator[str]:
+        """Ask what the numbers certify, of this run and of every other look at the same candidate."""
+        report = evidence.report
+        below = f"is below {threshold}"
+        if not certified >= threshold:
+            yield _reason("certified_bound", f"certified lower bound {floor3(certified)} {below}")
+        if not report.lower_bound_95 >= threshold:
+            yield _reason("bca_bound", f"BCa lower bound {floor3(report.lower_bound_95)} {below}")
+        # Where BCa says nothing, its field holds the certified value, which knows passes and no scores.
+        if report.lower_bound_95_status != "ok" and not report.mean_score >= threshold:
+            yield _reason(
+                "mean_score", f"all units score alike, and their mean {floor3(report.mean_score)} {below}"
+            )
+        for look in evidence.other_looks:
+            if not self._certified(look) >= threshold:
+                yield _reason(
+                    "other_look", f"run {look.run_id} of the same agent on the same cases falls short"
+                )
+
+
+def units_needed(threshold: float, alpha: float) -> int | None:
+    """Return how many units must pass without a miss before any rule can certify `threshold`.
+
+    None where no bench can hold so many.
+    """
+    if not 0.0 < threshold < 1.0 or math.log(alpha) / math.log(threshold) > LIMITS.cases:
+        return None
+    needed = max(1, math.ceil(math.log(alpha) / math.log(threshold)) - 1)
+    while clopper_pearson_lower(needed, needed, alpha) < threshold:
+        needed += 1
+    return needed
+
+
+def _whereabouts(report: BenchRunReport) -> Iterator[str]:
+    """Ask whether this was an agent in a process of its own."""
+    if report.sut_boundary == "harness":
+        yield _reason("no_agent", f"{report.sut.spec} is the harness's own: it shows what the bench can show")
+    elif report.sut_boundary != "process" or implied_boundary(report.sut.spec) != "process":
+        yield _reason("in_process", "the system under test ran inside the harness's own process")
+
+
+def _whose(report: BenchRunReport) -> dict[str, Any]:
+    """Name the run and the system under test that a verdict is about."""
+    return {
+        "task_class": report.task_class,
+        "run_id": report.run_id,
+        "sut": report.sut.spec,
+        "sut_version": report.sut.version,
+        "sut_identity_digest": report.sut_identity_digest,
+        "sut_boundary": report.sut_boundary,
+    }
+
+
+def _too_few(look: Look, threshold: float, needed: int | None) -> Iterator[str]:
+    if needed is None:
+        yield _reason("too_few_units", f"no bench holds enough units to certify {threshold}")
+    elif not look.units >= needed:
+        yield _reason(
+            "too_few_units",
+            f"{counted(look.units, 'unit')}; no result of fewer than {needed} can certify {threshold}",
+        )
+
+
+def _countable(look: Look) -> bool:
+    return 0 <= look.units_passed <= look.units <= LIMITS.cases
+
+
+def _dated(look: Look) -> dt.datetime:
+    return max(look.started_at, look.ended_at)
+
+
+def _advice(codes: set[str]) -> Literal["sufficient", "insufficient", "inconclusive"]:
+    if not codes:
+        return "sufficient"
+    return "inconclusive" if "too_few_units" in codes and codes <= _FEW_UNITS else "insufficient"
+
+
+def _reason(code: str, text: str) -> str:
+    """Write a reason: a word to branch on, and a sentence to read."""
+    return f"{code}: {text}"

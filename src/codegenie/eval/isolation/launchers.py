@@ -1,0 +1,213 @@
+"""How a program is run in a room, by class: as a plain child, or confined."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.isolation.child_settings import (
+    case_limits,
+    rubric_environment,
+    rubric_limits,
+    shared_tasks,
+)
+from codegenie.eval.isolation.memory_share import memory_share
+from codegenie.eval.isolation.zygote_client import ConfinedRequest, Guardian, Zygote
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import IsolationClass, Spawn
+from codegenie.eval.ports import Room
+from codegenie.eval.system.child_files import stream_file
+from codegenie.eval.system.packed_tree import Packer, packed
+from codegenie.eval.system.scheduling import Processors
+from codegenie.eval.system.supervisor import ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.system.supervisor_pool import KeeperPool, keeper_pool
+
+Streams = tuple[int, int, int]
+Watch = Callable[[int], None]
+_ARGV = ("-s", "-S", "-B", "rubric.py")
+
+
+class Launcher(Protocol):
+    """Runs `rubric.py` of a room, in one class of isolation."""
+
+    isolation_class: IsolationClass
+    wants_parcel: bool
+    spawn: Spawn
+
+    def room(self, files: Sequence[tuple[str, bytes]]) -> AbstractContextManager[Room]:
+        """Give a private room with these files."""
+        ...
+
+    async def launch(
+        self, room: Room, streams: Streams, seconds: float, watch: Watch | None = None
+    ) -> ProcessEnd:
+        """Run it to the end of its whole tree; `watch` hears its number as the host counts."""
+        ...
+
+    def divide(self, slots: int) -> None:
+        """Divide the machine among so many rubrics at once."""
+        ...
+
+    async def close(self) -> None:
+        """End everything that is still held open."""
+        ...
+
+
+class PlainLauncher:
+    """The `subprocess` class: a plain child with a scrubbed environment, its own session and limits."""
+
+    isolation_class: IsolationClass = "subprocess"
+    wants_parcel = False
+    spawn: Spawn = "cold"
+
+    def __init__(self, run_directory: Path) -> None:
+        self._run_directory = run_directory
+        self._keepers = keeper_pool(run_directory, rubric_limits(), renounce_privileges=True)
+        self._argv = (real_interpreter(), *_ARGV)
+        self._share: dict[str, int] = {}
+
+    async def open(self) -> None:
+        """Start the first keeper now: it removes the directory should the harness die before any case."""
+        await self._keepers.open()
+
+    def divide(self, slots: int) -> None:
+        """Give each of so many rubrics at once a share of the memory."""
+        self._share = {"RLIMIT_AS": memory_share(slots)}
+
+    def room(self, files: Sequence[tuple[str, bytes]]) -> AbstractContextManager[Room]:
+        """Give a directory with these files."""
+        return directory_with(self._run_directory, files)
+
+    async def launch(
+        self, room: Room, streams: Streams, seconds: float, watch: Watch | None = None
+    ) -> ProcessEnd:
+        """Run it as a child of a keeper."""
+        directory = str(room)
+        request = ProcessRequest(
+            argv=self._argv,
+            directory=directory,
+            environment=rubric_environment(directory),
+            streams=streams,
+            seconds=seconds,
+            limits=case_limits(seconds) | shared_tasks() | self._share,
+            patient=True,
+        )
+        del watch  # nothing is claimed of a plain child, so nothing has to be looked at
+        async with self._keepers.borrowed() as keeper:
+            return await keeper.run(request)
+
+    async def close(self) -> None:
+        """End the keepers."""
+        await self._keepers.close()
+
+
+class ConfinedLauncher:
+    """The classes `landlock` and `namespace`: a copy of a zygote that has given up all it could."""
+
+    def __init__(self, isolation_class: IsolationClass, spawn: Spawn, run_directory: Path) -> None:
+        self.isolation_class = isolation_class
+        self.wants_parcel = isolation_class == "namespace"
+        self.spawn: Spawn = spawn
+        self._run_directory = run_directory
+        self._guardian = Guardian(isolation_class, spawn, run_directory)
+        self._zygotes = KeeperPool(self._guardian.zygote, LIMITS.zygote_cases)
+        self._processors = Processors(1)
+        self._share: dict[str, int] = {}
+
+    async def open(self) -> None:
+        """Make the first zygote now: where none can be made the class does not exist."""
+        await self._zygotes.open()
+
+    def divide(self, slots: int) -> None:
+        """Give each of so many rubrics at once processors of its own, where there are enough, and memory."""
+        self._processors = Processors(slots)
+        self._share = {"RLIMIT_AS": memory_share(slots)}
+
+    def room(self, files: Sequence[tuple[str, bytes]]) -> AbstractContextManager[Room]:
+        """Give these files, in the form that the class takes."""
+        return parcel_of(files) if self.wants_parcel else directory_with(self._run_directory, files)
+
+    async def launch(
+        self, room: Room, streams: Streams, seconds: float, watch: Watch | None = None
+    ) -> ProcessEnd:
+        """Run it as a copy of a zygote."""
+        with _descriptor_of(room) as place, self._processors.share() as share:
+            async with self._zygotes.borrowed() as zygote:
+                zygote.use(share)
+                request = ConfinedRequest((*streams, place), seconds, watch is not None, self._share)
+                running = zygote.run(request)
+                if watch is None:
+                    return await running
+                return await _watched(zygote, asyncio.ensure_future(running), watch)
+
+    async def close(self) -> None:
+        """End the zygotes and their guardian."""
+        try:
+            await self._zygotes.close()
+        finally:
+            await self._guardian.close()
+
+
+async def _watched(zygote: Zygote, running: "asyncio.Task[ProcessEnd]", watch: Watch) -> ProcessEnd:
+    """Tell the watch the number of the copy as soon as there is one."""
+    try:
+        while not running.done():
+            if copies := zygote.copies():
+                watch(copies[0])
+                break
+            await asyncio.sleep(0.0005)
+        return await running
+    finally:
+        running.cancel()
+
+
+@contextmanager
+def _descriptor_of(room: Room) -> Iterator[int]:
+    if isinstance(room, int):
+        yield room
+        return
+    try:
+        descriptor = os.open(room, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise HarnessFailure(f"cannot open a private directory: {error.strerror}", where=str(room)) from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def parcel_of(files: Sequence[tuple[str, bytes]]) -> Iterator[int]:
+    """Give the descriptor of a parcel with these files."""
+    with stream_file() as descriptor:
+        packer = Packer(descriptor)
+        packer.ready(*packed(files))
+        packer.close()
+        yield descriptor
+
+
+@contextmanager
+def directory_with(parent: Path, files: Sequence[tuple[str, bytes]]) -> Iterator[Path]:
+    """Give a private directory with these files; it is removed with the directory of the run."""
+    place = parent / f"room-{os.urandom(8).hex()}"
+    place.mkdir(mode=0o700)
+    for name, content in files:
+        (place / name).write_bytes(content)
+    yield place
+
+
+async def open_launcher(isolation_class: IsolationClass, spawn: Spawn, run_directory: Path) -> Launcher:
+    """Return a launcher that is ready, or raise IsolationUnavailable where a call that it needs fails."""
+    if isolation_class == "subprocess":
+        plain = PlainLauncher(run_directory)
+        await plain.open()
+        return plain
+    confined = ConfinedLauncher(isolation_class, spawn, run_directory)
+    async with AsyncExitStack() as held:
+        held.push_async_callback(confined.close)
+        await confined.open()
+        held.pop_all()
+    return confined

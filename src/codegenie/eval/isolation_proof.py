@@ -1,0 +1,193 @@
+"""What must be proved of an isolation class before a run may claim it (ADR-0021), and what was proved."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Final, Literal
+
+from pydantic import FailFast, SerializerFunctionWrapHandler, model_serializer
+
+from codegenie.eval.models import Identifier, IsolationClass, Record, Text
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_BLOCKED_IN_EVERY_CLASS = _names("""
+    harness-environment harness-memory harness-descriptor process-vm-read ptrace signal-harness
+    prlimit-harness pidfd-harness private-file sibling-directory system-file list-root
+    write-run-directory write-shared-directory chmod-outside utime-outside truncate-outside
+    tcp-connect udp-send unix-socket abstract-socket netlink-socket fork exec-shell large-allocation
+    large-file memfd shared-memory keyring io-uring unshare-user setns descriptors new-privileges
+    capabilities outside-seccomp outside-no-new-privileges outside-capabilities outside-descriptors
+    outside-limits
+""")
+
+
+_BLOCKED_IN_NAMESPACES = _names("""
+    stat-outside disk-total disk-inodes hostname outside-bounding-set outside-uid outside-mounts
+    outside-user-namespace outside-pid-namespace outside-mount-namespace outside-network-namespace
+    outside-ipc-namespace outside-uts-namespace
+""")
+
+
+_SINCE_THE_SECOND_LIST = _names("""
+    absent-calls argument-clone argument-fcntl argument-futex argument-getsockopt argument-ioctl
+    argument-madvise argument-mremap argument-prctl argument-prlimit argument-sendto argument-signals
+    argument-socketpair deadline device-call environment exec-library exec-written huge-pages
+    installed-packages list-programs newer-calls old-door open-room other-devices statfs sysinfo
+    thread-number unlisted-calls x32 outside-bounding-set-of-root outside-core outside-environment
+    outside-mask outside-session outside-signals outside-zygote outside-zygote-descriptors
+""")
+
+
+_SINCE_THE_SECOND_LIST_IN_NAMESPACES = _names("""
+    stat-system outside-devices outside-gid outside-groups outside-mount-flags
+    outside-mount-propagation outside-threads
+""")
+
+
+def _required(
+    in_every_class: frozenset[str], in_namespaces: frozenset[str]
+) -> Mapping[IsolationClass, frozenset[str]]:
+    return MappingProxyType(
+        {
+            "subprocess": frozenset(),
+            "landlock": in_every_class,
+            "namespace": in_every_class | in_namespaces,
+        }
+    )
+
+
+REQUIRED_BY_LIST: Mapping[int, Mapping[IsolationClass, frozenset[str]]] = MappingProxyType(
+    {
+        1: _required(_BLOCKED_IN_EVERY_CLASS, _BLOCKED_IN_NAMESPACES),
+        2: _required(
+            _BLOCKED_IN_EVERY_CLASS | _SINCE_THE_SECOND_LIST,
+            _BLOCKED_IN_NAMESPACES | _SINCE_THE_SECOND_LIST_IN_NAMESPACES,
+        ),
+    }
+)
+"""What must have been blocked before a run may claim a class (ADR-0021), by the number of the list.
+
+A list that records were written by is never changed: older logs have to verify.
+"""
+
+
+PROBE_LIST: Final = 2
+"""The list that a proof of today is held to."""
+
+
+REQUIRED_PROBES = REQUIRED_BY_LIST[PROBE_LIST]
+
+
+class ProbeResult(Record):
+    """One probe of the isolation, as it came out at start."""
+
+    name: Identifier
+    blocked: bool
+
+
+class IsolationProof(Record):
+    """What was proved of the isolation before the run, and on which kernel."""
+
+    isolation_class: IsolationClass
+    kernel: Text
+    landlock_abi: int | None = None
+    # Which list of required probes it was held to. Records of the first do not say so.
+    probe_list: Literal[1, 2] = 1
+    probes: Annotated[tuple[ProbeResult, ...], FailFast()] = ()
+
+    @model_serializer(mode="wrap")
+    def _spelled(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leave out the number of the first list: records are compared with their one spelling."""
+        document: dict[str, object] = handler(self)
+        if self.probe_list == 1:
+            del document["probe_list"]
+        return document
+
+    @property
+    def unproved(self) -> tuple[str, ...]:
+        """Name the required probes that are missing or got through, in order."""
+        # A probe that stands twice and got through once got through.
+        through = {probe.name for probe in self.probes if not probe.blocked}
+        blocked = {probe.name for probe in self.probes} - through
+        return tuple(sorted(REQUIRED_BY_LIST[self.probe_list][self.isolation_class] - blocked))
+
+    @property
+    def holds(self) -> bool:
+        """Whether all that its class promises was proved; `subprocess` promises nothing of the kind."""
+        return not self.unproved
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFinding:
+    """Whether one class was proved here; if not, why, and what would have to change."""
+
+    isolation_class: IsolationClass
+    proof: IsolationProof | None = None
+    why_not: str | None = None
+    remedies: tuple[str, ...] = ()
+    # The kernel has not what the class needs: only then does `auto` look at the next one.
+    lacking: bool = False
+    # `auto` does not take it by itself.
+    by_name_only: bool = False
+
+
+def strongest(findings: Sequence[ClassFinding]) -> IsolationClass | None:
+    """Return the class that `auto` takes, None if it takes none; the findings come strongest first."""
+    first = next((found for found in findings if not found.lacking), None)
+    if first is None or first.proof is None or first.by_name_only:
+        return None
+    return first.isolation_class
+
+
+OPEN_PROBES = frozenset(
+    {
+        "working-directory",
+        "socket-pair",
+        "random",
+        "own-source",
+        "system-calls",
+        "thread-of-its-own",
+        "free-calls",
+        "released",
+    }
+)
+"""What every class leaves open: a rubric needs it, and so does the probe."""
+
+
+CONTROLLED_PROBES = frozenset(
+    {
+        "harness-environment",
+        "harness-memory",
+        "harness-descriptor",
+        "process-vm-read",
+        "signal-harness",
+        "prlimit-harness",
+        "private-file",
+        "sibling-directory",
+        "system-file",
+        "list-root",
+        "stat-outside",
+        "write-run-directory",
+        "write-shared-directory",
+        "chmod-outside",
+        "utime-outside",
+        "truncate-outside",
+        "tcp-connect",
+        "udp-send",
+        "unix-socket",
+        "abstract-socket",
+        "fork",
+        "large-allocation",
+        "large-file",
+        "hostname",
+    }
+)
+"""The canaries: a probe without confinement must reach each of them.
+
+The others are calls and states that many a machine denies to everybody, containers above all: io_uring, keys,
+namespaces, a shell. What nobody can do there, a rubric cannot do either.
+"""

@@ -1,0 +1,336 @@
+"""The journal of a run that has not finished: its lock, and every trial that was asked for or measured.
+
+Three kinds of lines: an agent is asked, it has produced something, a trial is measured. The first is durable
+before the agent hears of the trial, so that no way to end a run lets anybody roll a trial again unseen. A
+line that only helps is not waited for: should it be lost, the trial counts as asked without an outcome.
+
+What one slot has measured and what it asks next share one fdatasync (0.14 ms against 0.3 ms each), and while
+another slot is at work the disk is waited for beside it (0.75 ms a case, a sixth of a run by zygotes). The
+check of a line covers the check before it: a line that was taken out or changed shows, and what was measured
+cannot be measured again unseen. Only an end that a crash tore is dropped. A journal as a whole belongs to one
+run and to what decided that run at its start.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+from blake3 import blake3
+from pydantic import Field, TypeAdapter, ValidationError
+
+from codegenie.eval.canonical import canonical_json
+from codegenie.eval.decoding import decode_json
+from codegenie.eval.errors import DecodingRefused, HarnessFailure
+from codegenie.eval.evidence import TrialEvidence
+from codegenie.eval.models import Cost, Digest, Identifier, Record
+from codegenie.eval.system.files import UnsafeTree, read_descriptor, sync_path
+from codegenie.eval.system.folders import make_folder
+
+_SCHEMA = "codegenie.eval.journal/2"
+_CHECK = 16
+_JOURNAL_BYTES = 1 << 31
+_HELD: set[int] = set()
+_Waiting = tuple[bytes, "asyncio.Future[None] | None"]
+
+
+class Asked(Record):
+    """The system under test is asked for a trial, now."""
+
+    kind: Literal["asked"] = "asked"
+    case_id: Identifier
+    trial: Annotated[int, Field(ge=0)]
+
+
+class Produced(Record):
+    """It has produced an output, which is about to be judged. A failure is measured at once, without this."""
+
+    kind: Literal["produced"] = "produced"
+    case_id: Identifier
+    trial: Annotated[int, Field(ge=0)]
+    output: Digest
+    cost_usd: Cost | None
+    log: Digest | None
+
+
+JournalLine = Asked | Produced | TrialEvidence
+_LINE: TypeAdapter[JournalLine] = TypeAdapter(JournalLine)
+
+
+def _let_go_in_child() -> None:
+    """Give up the locks in a forked child: a worker of an in-process agent may outlive the run.
+
+    A lock belongs to all who share the open file. What then stands in its place cannot be synced, so that a
+    child which goes on as if it were us writes no evidence.
+    """
+    if _HELD:
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        for descriptor in _HELD:
+            os.dup2(nowhere, descriptor, inheritable=False)
+        os.close(nowhere)
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
+
+
+class Journal:
+    """An open, locked journal."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._waiting: list[_Waiting] = []
+        self._check = b""
+        self._hasher = blake3()
+        self._failure: HarnessFailure | None = None
+        # How many may measure at once. Where all of them wait for the disk, nobody gains by a thread.
+        self.slots = 1
+        self._beside: ThreadPoolExecutor | None = None
+        self._syncing = False
+        # What a dead run left behind; None if a line is missing or was changed.
+        self.lines: tuple[JournalLine, ...] | None = ()
+        _HELD.add(descriptor)
+
+    @property
+    def run_id(self) -> str:
+        """Return the run that this is the journal of."""
+        return self._path.name
+
+    async def append(self, line: bytes) -> None:
+        """Write a line, as it is spelled; returns when it, and all before it, is on the disk."""
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._add(line, written)
+        await written
+
+    def put(self, line: bytes) -> None:
+        """Write a line without waiting for the disk; a failure is said to who appends the next one."""
+        self._add(line, None)
+
+    def note(self, line: bytes) -> None:
+        """Write a line at once; the next sync covers it."""
+        if self._syncing or self._waiting:
+            self._waiting.append((line, None))
+        elif self._failure is None:
+            try:
+                self._write([line])
+            except OSError as error:
+                self._failure = _cannot_write(error, self._path.parent)
+
+    def _add(self, line: bytes, written: "asyncio.Future[None] | None") -> None:
+        if not self._waiting and not self._syncing:
+            loop = asyncio.get_running_loop()
+            # One turn later: a slot that has put what it measured then says whom it asks next.
+            loop.call_soon(loop.call_soon, self._flush)
+        self._waiting.append((line, written))
+
+    def _flush(self) -> None:
+        """Write all that waits with one call and one sync."""
+        waiting, self._waiting = self._waiting, []
+        # Nothing is written behind what a full disk has torn: as the end of the journal it can be dropped.
+        if self._failure is None and waiting:
+            try:
+                self._write([body for body, _ in waiting])
+                if sum(written is not None for _, written in waiting) < self.slots:
+                    self._sync_beside(waiting)
+                    return
+                os.fdatasync(self._descriptor)
+            except OSError as error:
+                self._failure = _cannot_write(error, self._path.parent)
+        self._settle(waiting)
+
+    def _sync_beside(self, waiting: list[_Waiting]) -> None:
+        """Wait for the disk in a thread; what becomes ready meanwhile is written together after it."""
+        self._beside = self._beside or ThreadPoolExecutor(max_workers=1)
+        self._syncing = True
+        synced = asyncio.get_running_loop().run_in_executor(self._beside, os.fdatasync, self._descriptor)
+        synced.add_done_callback(partial(self._synced, waiting))
+
+    def _synced(self, waiting: list[_Waiting], synced: "asyncio.Future[None]") -> None:
+        self._syncing = False
+        error = None if synced.cancelled() else synced.exception()
+        if isinstance(error, OSError):
+            self._failure = _cannot_write(error, self._path.parent)
+        self._settle(waiting)
+        if self._waiting:
+            self._flush()
+
+    def _settle(self, waiting: list[_Waiting]) -> None:
+        for _, written in waiting:
+            if written is None or written.done():
+                continue
+            if self._failure is None:
+                written.set_result(None)
+            else:
+                written.set_exception(self._failure)
+
+    def _write(self, bodies: list[bytes]) -> None:
+        lines = []
+        for body in bodies:
+            self._check = _check(self._check, body)
+            lines.append(self._check + b" " + body + b"\n")
+        _write_all(self._descriptor, b"".join(lines))
+        self._hasher.update(b"".join(lines))
+
+    def begin(self, start: str) -> None:
+        """Lock a new journal and tie it to its start."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._write([canonical_json(_header(self.run_id, start))])
+        os.fdatasync(self._descriptor)
+
+    def take_up(self, start: str) -> bool:
+        """Lock and read the journal of a dead run; False if it belongs to another start or is none."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        raw = read_descriptor(self._descriptor, self.run_id, _JOURNAL_BYTES)
+        header, *lines = [*_lines(raw)] or [_Line(b"", None, 0)]
+        if header.value != _header(self.run_id, start):
+            return False
+        # A crash leaves a torn end, of as many lines as were written together; never a whole line behind it.
+        while lines and lines[-1].value is None:
+            lines.pop()
+        self.lines = _values(lines)
+        if self.lines is not None:
+            last = (header, *lines)[-1]
+            self._check = last.check
+            self._hasher.update(raw[: last.end])
+            os.ftruncate(self._descriptor, last.end)
+            # Its lines will be counted in the log, so they may not get lost any more.
+            os.fdatasync(self._descriptor)
+        return True
+
+    def close(self) -> None:
+        """Release the lock and leave the journal to be resumed."""
+        if self._beside is not None:
+            # Never while a thread works on the descriptor, whose number may soon be another file's.
+            self._beside.shutdown()
+        self.seal()
+        _HELD.discard(self._descriptor)
+        os.close(self._descriptor)
+
+    def seal(self) -> str | None:
+        """Write what still waits, and return the hash of the journal; None if the disk did not take it."""
+        waiting, self._waiting = self._waiting, []
+        try:
+            if waiting and self._failure is None:
+                self._write([body for body, _ in waiting])
+                os.fdatasync(self._descriptor)
+        except OSError as error:
+            self._failure = _cannot_write(error, self._path.parent)
+        self._settle(waiting)
+        return None if self._failure else self._hasher.hexdigest()
+
+    def content(self, limit: int) -> bytes | None:
+        """Return the whole journal, to be kept elsewhere; None if it is too large or cannot be read."""
+        with contextlib.suppress(OSError, UnsafeTree):
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            return read_descriptor(self._descriptor, self.run_id, limit)
+        return None
+
+    def discard(self) -> None:
+        """Remove the journal of a run that has finished; one that cannot be removed is never resumed."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        self.close()
+
+
+def start_journal(directory: Path, run_id: str, start: str) -> Journal:
+    """Create and lock the journal of a new run; `start` is the digest of what decides it."""
+    path = directory / run_id
+    try:
+        make_folder(directory)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _cannot_write(error, directory) from None
+    journal = Journal(path, descriptor)
+    try:
+        journal.begin(start)
+        sync_path(directory)
+    except OSError as error:
+        journal.discard()
+        raise _cannot_write(error, directory) from None
+    return journal
+
+
+def _cannot_write(error: OSError, where: Path) -> HarnessFailure:
+    return HarnessFailure(
+        f"cannot write the journal: {error.strerror}",
+        where=str(where),
+        hint="make room or name another directory with --out; what is in the log is intact",
+    )
+
+
+def dead_journals(directory: Path, start: str, open_runs: Collection[str]) -> Iterator[Journal]:
+    """Lock, read and yield the journals of dead runs with this start, the newest first.
+
+    Only a run that the log knows as started and not finished can be resumed. Whoever held the lock may have
+    finished it meanwhile, so the caller asks the log again now that nobody else can. The caller closes them.
+    """
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = sorted(os.listdir(directory), reverse=True)
+    for name in names:
+        journal = _taken_up(directory / name, start) if name in open_runs else None
+        if journal is not None:
+            yield journal
+
+
+def _taken_up(path: Path, start: str) -> Journal | None:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    journal = Journal(path, descriptor)
+    # Another process may be running it; or it is no file that we wrote.
+    with contextlib.suppress(OSError, UnsafeTree):
+        if journal.take_up(start):
+            return journal
+    journal.close()
+    return None
+
+
+def _header(run_id: str, start: str) -> dict[str, str]:
+    return {"schema": _SCHEMA, "run_id": run_id, "start": start}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line as it was found; without a value if it is not what its check says."""
+
+    check: bytes
+    value: object
+    end: int
+
+
+def _check(before: bytes, body: bytes) -> bytes:
+    return blake3(before + body).hexdigest()[:_CHECK].encode()
+
+
+def _lines(raw: bytes) -> Iterator[_Line]:
+    """Yield every whole line, measured by the check that stands before it."""
+    before, end = b"", 0
+    for line in raw.split(b"\n")[:-1]:
+        check, _, body = line.partition(b" ")
+        value = None
+        if _check(before, body) == check:
+            with contextlib.suppress(DecodingRefused):
+                value = decode_json(body, _JOURNAL_BYTES)
+        before, end = check, end + len(line) + 1
+        yield _Line(check, value, end)
+
+
+def _values(lines: list[_Line]) -> tuple[JournalLine, ...] | None:
+    try:
+        return tuple(_LINE.validate_json(canonical_json(line.value)) for line in lines)
+    except ValidationError:
+        return None
+
+
+def _write_all(descriptor: int, raw: bytes) -> None:
+    view = memoryview(raw)
+    while view:
+        view = view[os.write(descriptor, view) :]

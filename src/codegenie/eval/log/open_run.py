@@ -1,0 +1,265 @@
+"""The record of one run: its start in the log before anybody is asked, its journal, its finish.
+
+A run that died is taken up again by the same command: same plan, same identity, its lock free.
+"""
+
+import datetime as dt
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codegenie.eval.aggregation import TrialKey
+from codegenie.eval.canonical import spelled
+from codegenie.eval.errors import EvalError
+from codegenie.eval.evidence import (
+    UNRETURNED_WORDS,
+    TrialEvidence,
+    answer_problem,
+    reused_outputs,
+    was_unreturned,
+)
+from codegenie.eval.log.artifacts import LARGEST_ARTIFACT, NOT_KEPT, ArtifactStore, why_not_kept
+from codegenie.eval.log.disk import AuditLog
+from codegenie.eval.log.journal import Asked, Journal, JournalLine, Produced, dead_journals, start_journal
+from codegenie.eval.log.records import RunFinished, RunResumed, RunStarted, start_digest
+from codegenie.eval.models import BenchRunReport, FrozenMap
+from codegenie.eval.ports import Clock, Promised
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A report, and where it stands in the log; no head means that the run is still open."""
+
+    report: BenchRunReport
+    chain_head: str | None
+    notes: tuple[str, ...] = ()
+    # Trials for which nobody was asked: their output comes from the store.
+    reused: int = 0
+    # As far as the run has verified it.
+    log: AuditLog | None = None
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What the lines of a dead run's journal come to."""
+
+    started: RunStarted
+    known: dict[TrialKey, TrialEvidence] = field(default_factory=dict)
+    asked: Counter[TrialKey] = field(default_factory=Counter)
+    promised: dict[TrialKey, Promised] = field(default_factory=dict)
+
+    def take(self, line: JournalLine) -> bool:
+        """Take the next line; False if we have not written it."""
+        key = line.case_id, line.trial
+        if isinstance(line, TrialEvidence):
+            # Of two lines on one trial the first was measured.
+            if key in self.known:
+                return True
+            self.known[key] = line
+            return self._may_stand(line)
+        if key in self.known:
+            return False
+        if isinstance(line, Asked):
+            self.asked[key] += 1
+            self.promised.pop(key, None)
+            return True
+        first = key not in self.promised
+        self.promised[key] = Promised(line.output, line.cost_usd, line.log)
+        return first and self.asked[key] > 0
+
+    def _may_stand(self, evidence: TrialEvidence) -> bool:
+        """Say whether evidence may stand in the finish: `verify` will ask some of the same."""
+        key = evidence.case_id, evidence.trial
+        own = not reused_outputs([evidence])
+        promised = self.promised.get(key)
+        judged = evidence.artifacts.get("output")
+        return (
+            not _was_cancelled(evidence)
+            and answer_problem(evidence.answer, self.started.severities, self.started.breakdown_keys) is None
+            and evidence.interrupted == self.asked[key] - own
+            and (not own or judged is None or (promised is not None and promised.output == judged))
+        )
+
+
+class RunRecord:
+    """An open run: it has a start in the log, holds its journal's lock, and has not finished."""
+
+    def __init__(self, log: AuditLog, journal: Journal, started: RunStarted, started_at: dt.datetime) -> None:
+        self.log = log
+        # When the run was started, and not when it was taken up again: evidence is as old as that.
+        self.started_at = started_at
+        self._journal = journal
+        self._artifacts = ArtifactStore(log.directory / "artifacts")
+        # Every trial as it will stand in the finish: as a record it would take three times the memory.
+        self._spelled: dict[TrialKey, bytes] = {}
+        self._left_behind: set[str] = set()
+        self._not_kept: Counter[str] = Counter()
+        self._unreturned: list[str] = []
+        self.reused = 0
+        self._interrupted = 0
+        taken = self._taken = _Taken(started)
+        planned = {(case.case_id, trial) for case in started.cases for trial in range(started.trials)}
+        # Whether every line of the journal is one of this run; one that is not, we have not written.
+        self.holds = journal.lines is not None and all(
+            (line.case_id, line.trial) in planned and taken.take(line) for line in journal.lines
+        )
+        self.known = {key: self._without_damaged(evidence) for key, evidence in taken.known.items()}
+        for evidence in self.known.values():
+            self._note(evidence, spelled(evidence))
+
+    def _without_damaged(self, evidence: TrialEvidence) -> TrialEvidence:
+        """Leave out artefacts that are not what they were; the answer was measured all the same."""
+        whole = {
+            name: digest
+            for name, digest in evidence.artifacts.items()
+            if not self._artifacts.is_damaged(digest)
+        }
+        if len(whole) == len(evidence.artifacts):
+            return evidence
+        self.log.notes.append(f"{evidence.case_id}: a damaged artefact is left out of the record")
+        return evidence.model_copy(update={"artifacts": FrozenMap(whole)})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what was mended on the way, asked for again, not kept, and not returned by agents."""
+        notes = list(self.log.notes)
+        notes += [
+            f"{name} of {count} trials {why_not_kept(name)}" for name, count in sorted(self._not_kept.items())
+        ]
+        if self._interrupted:
+            again = "trials that were asked for again after the run had been ended"
+            notes.append(f"{again}: {self._interrupted}")
+        if self._unreturned:
+            notes.append(f"{named(self._unreturned)}: {UNRETURNED_WORDS}")
+        return tuple(notes)
+
+    def shared_by(self, slots: int) -> None:
+        """Say how many measure at once."""
+        self._journal.slots = slots
+
+    @property
+    def run_id(self) -> str:
+        """Return the id that start, journal and finish share."""
+        return self._journal.run_id
+
+    @property
+    def interrupted_trials(self) -> int:
+        """Count the trials for which an agent was asked and nothing has come of it."""
+        taken = self._taken
+        return len(taken.asked.keys() - taken.known.keys() - taken.promised.keys())
+
+    def times_asked(self, case_id: str, trial: int) -> int:
+        """Count how often the system under test was asked for this trial in this run."""
+        return self._taken.asked[case_id, trial]
+
+    def promised(self, case_id: str, trial: int) -> Promised | None:
+        """Return what a process that died had got from the system under test, and had not judged yet."""
+        return self._taken.promised.get((case_id, trial))
+
+    async def asking(self, case_id: str, trial: int) -> None:
+        """Write down that the system under test is asked now; returns when that is on the disk."""
+        self._taken.asked[case_id, trial] += 1
+        await self._journal.append(spelled(Asked(case_id=case_id, trial=trial)))
+
+    def produced(self, case_id: str, trial: int, output: Promised) -> None:
+        """Write down what it produced, before that is judged."""
+        line = Produced(
+            case_id=case_id, trial=trial, output=output.output, cost_usd=output.cost_usd, log=output.log
+        )
+        self._journal.note(spelled(line))
+
+    def keep(self, evidence: TrialEvidence) -> None:
+        """Keep one trial for the finish, and in the journal if it was measured; not a cancelled one."""
+        if _was_cancelled(evidence):
+            return
+        trial = spelled(evidence)
+        # What came out of the store as a whole is still there, and is read again should this run die. The
+        # rest is on the disk before this slot asks for anything else.
+        if evidence.reused != "both":
+            self._journal.put(trial)
+        self._note(evidence, trial)
+
+    def _note(self, evidence: TrialEvidence, trial: bytes) -> None:
+        self._spelled[evidence.case_id, evidence.trial] = trial
+        self._left_behind.update(evidence.artifacts.values())
+        self._not_kept.update(
+            name.removesuffix(NOT_KEPT) for name in evidence.artifacts if name.endswith(NOT_KEPT)
+        )
+        if was_unreturned(evidence):
+            self._unreturned.append(evidence.case_id)
+        self.reused += reused_outputs([evidence])
+        self._interrupted += evidence.interrupted > 0
+
+    def finish(self, report: BenchRunReport, planned: Iterable[TrialKey]) -> str:
+        """Write the finish, with the trials as they were planned, and return its hash; keep the journal."""
+        journal = self._journal.seal()
+        lines = self._journal.content(LARGEST_ARTIFACT)
+        if lines is not None and journal is not None:
+            if self._artifacts.keep(lines) != journal:
+                self.log.notes.append("somebody has changed the journal while the run was under way")
+            self._left_behind.add(journal)
+        self._artifacts.make_durable(self._left_behind)
+        # Handed over as they are spelled, and so not a second time as records.
+        trials = (self._spelled[key] for key in planned)
+        head = self.log.append(RunFinished(report=report, trials=(), journal=journal), self.run_id, trials)
+        self._journal.discard()
+        return head
+
+    def leave(self) -> None:
+        """Leave an unfinished run to be resumed."""
+        self._journal.close()
+
+
+def named(cases: Iterable[str]) -> str:
+    """Name some cases, in order, and how many more there are."""
+    ids = sorted(set(cases))
+    shown = ", ".join(ids[:_NAMED])
+    return f"{shown} and {len(ids) - _NAMED} more" if len(ids) > _NAMED else shown
+
+
+def _was_cancelled(evidence: TrialEvidence) -> bool:
+    return any(mode.code == "sut.cancelled" for mode in evidence.answer.failure_modes)
+
+
+def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: bool) -> RunRecord:
+    """Check the log, then take up a dead run with this very start or begin a new one."""
+    log = AuditLog(directory, clock)
+    open_runs = log.open_runs()
+    now = log.now()
+    record = _dead_run(log, started, open_runs) if resume else None
+    if record is not None:
+        body: RunResumed | RunStarted = RunResumed(
+            finished_trials=len(record.known), interrupted_trials=record.interrupted_trials
+        )
+    else:
+        run_id = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
+        journal = start_journal(directory / "journal", run_id, start_digest(started))
+        record, body = RunRecord(log, journal, started, now), started
+    try:
+        log.append(body, record.run_id)
+    except EvalError:
+        # The record may lie there all the same, with HEAD behind it: then the same command takes the run up.
+        record.leave()
+        raise
+    return record
+
+
+def _dead_run(log: AuditLog, started: RunStarted, open_runs: Mapping[str, dt.datetime]) -> RunRecord | None:
+    """Take up the newest dead run with this start of which nothing that was measured is missing."""
+    for journal in dead_journals(log.directory / "journal", start_digest(started), open_runs):
+        if journal.run_id not in log.open_runs():
+            journal.discard()
+            continue
+        record = RunRecord(log, journal, started, open_runs[journal.run_id])
+        if record.holds:
+            return record
+        journal.close()
+        log.notes.append(
+            f"run {journal.run_id} is not resumed and counts as failed: a line of its journal is missing or"
+            " was changed"
+        )
+    return None

@@ -1,0 +1,56 @@
+"""What this machine can prove, as lines of text: the classes first, then the machine, then what to do."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from codegenie.eval.isolation_proof import REQUIRED_PROBES, ClassFinding, strongest
+
+_NOTHING = "nothing: a run ends with exit code 4 unless --isolation names a class"
+
+
+def render_doctor(findings: Sequence[ClassFinding], machine: Mapping[str, object]) -> list[str]:
+    """Return the table, the probes, the machine and the remedies."""
+    lines = [f"{'class':12} result"]
+    lines += [f"{found.isolation_class:12} {_result(found)}" for found in findings]
+    lines += ["", f"auto takes   {strongest(findings) or _NOTHING}", ""]
+    lines += _probes(findings)
+    lines += [f"{name:38} {_shown(value)}" for name, value in machine.items()]
+    for found in findings:
+        lines += _remedies(found)
+    return lines
+
+
+def _result(found: ClassFinding) -> str:
+    if found.proof is None:
+        return f"not proved: {found.why_not}"
+    required = len(REQUIRED_PROBES[found.isolation_class])
+    if not required:
+        return "needs no proof: limits and a private directory, and no confinement"
+    return f"proved: {required} probes blocked"
+
+
+def _probes(findings: Sequence[ClassFinding]) -> Iterator[str]:
+    """Yield one row for each probe, and what came of it in each class that was proved by probes."""
+    tried = [found.proof for found in findings if found.proof is not None and found.proof.probes]
+    if not tried:
+        return
+    results = [{probe.name: probe.blocked for probe in proof.probes} for proof in tried]
+    yield f"{'probe':38} {' '.join(f'{proof.isolation_class:12}' for proof in tried)}".rstrip()
+    for name in sorted(set().union(*results)):
+        cells = [_WORDS[of_class.get(name)] for of_class in results]
+        yield f"{name:38} {' '.join(f'{cell:12}' for cell in cells)}".rstrip()
+    yield ""
+
+
+_WORDS = {True: "blocked", False: "open", None: "-"}
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+def _remedies(found: ClassFinding) -> list[str]:
+    if found.proof is not None:
+        return []
+    return ["", f"for {found.isolation_class}:", *(f"  {remedy}" for remedy in found.remedies)]

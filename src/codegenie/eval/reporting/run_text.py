@@ -1,0 +1,116 @@
+"""A report as lines of text: the bound, the faults and the blocked cases first.
+
+Everything that is shown was made printable when it was stored; ids are plain ASCII by contract.
+"""
+
+import math
+from collections.abc import Iterator
+from decimal import ROUND_FLOOR, Decimal
+
+from codegenie.eval.estimators.bounds import floor3
+from codegenie.eval.models import BenchRunReport, BenchScore, Severity
+from codegenie.eval.wording import counted
+
+_SHOWN = 20
+_REASONS = 3
+# Beyond this, the mean over units and the mean over cases tell two stories.
+_APART = 0.1
+_CENT = Decimal("0.01")
+
+
+def render_report(report: BenchRunReport, reused: int = 0, over_units: float | None = None) -> list[str]:
+    """Return the closing table of a run, of which so many outputs come from the store.
+
+    `over_units` is the mean over units, which a report alone does not know.
+    """
+    blocked = [(case_id, score) for case_id, score in report.per_case if _blocking(score)]
+    missed = [
+        (case_id, score) for case_id, score in report.per_case if not score.passed and not _blocking(score)
+    ]
+    return [
+        *_headline(report, reused, over_units),
+        *_section("blocked", blocked),
+        *_section("not passed", missed),
+        f"passed           {report.passed_count} of {counted(len(report.per_case), 'case')}",
+    ]
+
+
+def nothing_judged(report: BenchRunReport) -> str | None:
+    """Say that a run tells nothing of its agent, if every case is a fault of the bench (ADR-0003)."""
+    if report.bench_fault_count < len(report.per_case):
+        return None
+    return "every case is a fault of the bench, and nothing is known of the agent: mend the rubric"
+
+
+def _headline(report: BenchRunReport, reused: int, over_units: float | None) -> Iterator[str]:
+    state = "complete" if report.complete else "INCOMPLETE"
+    if report.selection.kind == "partial":
+        state += f", PARTIAL ({len(report.per_case)} of {counted(report.selection.available_cases, 'case')})"
+    yield f"{report.task_class} · {report.sut.spec} · run {report.run_id} · {state}"
+    if report.isolation_class == "subprocess":
+        yield "WARNING          nothing confined the rubrics: they could read and change all that you can"
+    unjudged = nothing_judged(report)
+    if unjudged is not None:
+        yield f"NOT MEASURED     {unjudged}"
+    status = (
+        "" if report.lower_bound_95_status == "ok" else f" ({report.lower_bound_95_status}: certified value)"
+    )
+    yield f"lower bound 95 % {floor3(report.lower_bound_95)} BCa{status}"
+    gaffke = report.gaffke_lower_95
+    units = f"{report.units_passed} of {counted(report.units, 'unit')} passed"
+    also = "" if gaffke is None else f" · Gaffke {floor3(gaffke)} on unit means"
+    yield f"certified 95 %   {floor3(report.certified_lower_95)} on {units}{also}"
+    yield f"mean             {floor3(report.mean_score)} ± {report.score_stddev:.3f}"
+    if over_units is not None:
+        yield f"mean over units  {floor3(over_units)}"
+    yield from render_means(report.mean_score, over_units)
+    yield (
+        f"verdicts         {report.scored_count} scored · {counted(report.sut_fault_count, 'SUT fault')} · "
+        f"{counted(report.bench_fault_count, 'bench fault')} · "
+        f"{report.infrastructure_fault_count} not measured"
+    )
+    cost = _cost(report)
+    yield f"how              rubrics in {report.isolation_class} · SUT {report.sut_boundary} · cost {cost}"
+    if reused:
+        # Without it a run that asked nobody looks like one that measured (threats UI-11).
+        outputs = counted(len(report.per_case) * report.trials, "output")
+        yield f"reused           {reused} of {outputs} from the store; --no-cache asks again"
+
+
+def _cost(report: BenchRunReport) -> str:
+    """Say what a run has cost; of one that ended early, or of which not all is known, what is known."""
+    if report.total_cost_usd is not None:
+        return f"{report.total_cost_usd:.2f} USD"
+    costs = [trial.cost_usd for _, score in report.per_case for trial in score.trials or (score,)]
+    known = math.fsum(cost for cost in costs if cost is not None)
+    return f"at least {Decimal(repr(known)).quantize(_CENT, ROUND_FLOOR)} USD" if known else "unknown"
+
+
+def _section(title: str, cases: list[tuple[str, BenchScore]]) -> Iterator[str]:
+    if not cases:
+        return
+    yield f"{title:16} {counted(len(cases), 'case')}"
+    for case_id, score in cases[:_SHOWN]:
+        yield f"  {case_id}  {floor3(score.score)}  {_reasons(score)}".rstrip()
+    if len(cases) > _SHOWN:
+        yield f"  … and {len(cases) - _SHOWN} more; --json names them all"
+
+
+def _reasons(score: BenchScore) -> str:
+    ordered = sorted(score.failure_modes, key=lambda mode: mode.severity is not Severity.BLOCK)
+    reasons = [f"{mode.code} ({mode.detail})" if mode.detail else mode.code for mode in ordered[:_REASONS]]
+    hidden = len(ordered) - _REASONS
+    return "; ".join(reasons) + (f"; and {hidden} more" if hidden > 0 else "")
+
+
+def _blocking(score: BenchScore) -> bool:
+    return any(mode.severity is Severity.BLOCK for mode in score.failure_modes)
+
+
+def render_means(over_cases: float, over_units: float | None) -> list[str]:
+    """Say in words when large units came out otherwise than small ones: bounds count every unit once."""
+    if over_units is None or not abs(over_units - over_cases) > _APART:
+        return []
+    how = ("lower", "worse") if over_cases < over_units else ("higher", "better")
+    means = f"the mean over cases ({floor3(over_cases)}) is {how[0]} than over units ({floor3(over_units)})"
+    return [f"  {means}: large families came out {how[1]} than small ones, and the bounds count each once"]

@@ -1,0 +1,84 @@
+"""A verdict as lines of text: the advice, then everything that speaks against it, then what is missing."""
+
+from codegenie.eval.gate.verdict import PromotionVerdict
+from codegenie.eval.models import BenchRunReport, Severity
+from codegenie.eval.reporting.run_text import render_means
+from codegenie.eval.wording import counted
+
+_SHOWN = 10
+_DIGITS = 12
+
+
+def render_verdict(verdict: PromotionVerdict) -> list[str]:
+    """Return the advice of the gate, in words that promise no more than it does."""
+    lines = [
+        f"{verdict.tier:16} {verdict.verdict} for {verdict.task_class} · {verdict.sut} · run {verdict.run_id}"
+    ]
+    lines += [f"  {reason}" for reason in verdict.reasons]
+    lines.append(_agent(verdict))
+    if verdict.looks > 1:
+        lines.append(f"  this agent was measured {verdict.looks} times on these cases; every look counts")
+    if verdict.resumed:
+        lines.append(
+            f"  taken up again {counted(verdict.resumed, 'time')}; what was in flight was asked again"
+        )
+    lines += [
+        f"  {counted(units, 'unit')} of run {run_id} asked twice, after an end without an outcome: not passed"
+        for run_id, units in verdict.interrupted_units.items()
+    ]
+    lines += [
+        f"  waived for run {waiver.refund} by {waiver.by} on {waiver.on}: {waiver.because}"
+        for waiver in verdict.waivers
+    ]
+    lines += _tried(verdict)
+    if verdict.mean_over_cases is not None:
+        lines += render_means(verdict.mean_over_cases, verdict.mean_over_units)
+    lines += [f"  {note}" for note in verdict.notes]
+    if verdict.verdict == "sufficient":
+        lines += _promise(verdict)
+    return lines
+
+
+def _agent(verdict: PromotionVerdict) -> str:
+    version = "without a version" if verdict.sut_version is None else f"version {verdict.sut_version}"
+    identity = (verdict.sut_identity_digest or "unknown")[:_DIGITS]
+    return f"  agent {verdict.sut}, {version}, identity {identity}"
+
+
+def _tried(verdict: PromotionVerdict) -> list[str]:
+    lines = [f"  other candidates tried on these cases: {verdict.candidates_tried - 1}"]
+    if verdict.runs_elsewhere:
+        runs = counted(verdict.runs_elsewhere, "run")
+        lines.append(f"  not counted: {runs} of this class by other candidates, or on other cases or rubrics")
+    return lines
+
+
+def _promise(verdict: PromotionVerdict) -> list[str]:
+    """Say how often the gate errs where that is known: where nothing else was tried on these cases."""
+    if verdict.candidates_tried > 1 or verdict.runs_elsewhere:
+        return [
+            "  how often the best of several tries gets here by chance is not known, so no rate is claimed;",
+            "  a human promotes: edit current_tiers",
+        ]
+    return [
+        f"  if the true share of units passed were below {verdict.threshold}, this gate would have",
+        f"  passed it at most {verdict.alpha * 100:g} % of the time; a human promotes: edit current_tiers",
+    ]
+
+
+def render_missing(verdict: PromotionVerdict, report: BenchRunReport) -> list[str]:
+    """Say what would have to change for the tier: more units, and which cases block."""
+    lines = []
+    needed = verdict.units_needed
+    if needed is not None and verdict.units < needed:
+        more = counted(needed - verdict.units, "more unit")
+        lines.append(f"  no result can certify {verdict.threshold} without {more}")
+    blocked = [
+        case_id
+        for case_id, score in report.per_case
+        if any(mode.severity is Severity.BLOCK for mode in score.failure_modes)
+    ]
+    if blocked:
+        rest = f" and {len(blocked) - _SHOWN} more" if len(blocked) > _SHOWN else ""
+        lines.append(f"  {counted(len(blocked), 'blocked case')}: {', '.join(blocked[:_SHOWN])}{rest}")
+    return lines

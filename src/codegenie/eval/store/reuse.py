@@ -1,0 +1,259 @@
+"""The outcome store as a trial sees it: typed outputs and answers, keyed by everything that decides them."""
+
+import platform
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypeVar
+
+from blake3 import blake3
+from pydantic import AfterValidator, ValidationError
+
+from codegenie.eval.canonical import spelled
+from codegenie.eval.decoding import decode_json
+from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
+from codegenie.eval.evidence import Answer, answer_problem
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.log.artifacts import RunArtifacts
+from codegenie.eval.log.records import RunStarted
+from codegenie.eval.models import BenchCase, Cost, Record
+from codegenie.eval.ports import Explain, Promised, Reads, Remembered, SutAnswer, SutFault
+from codegenie.eval.store.outcomes import Kind, Miss, OutcomeStore, Place
+from codegenie.eval.trial import sut_seconds
+from codegenie.eval.validation import failed
+
+_WAVERS = "nondeterministic: the rubric has judged this very output otherwise before"
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+class StoredFault(Record):
+    """A failure as it is kept."""
+
+    code: Literal["sut.exception", "sut.timeout"]
+    detail: str
+
+
+def _is_json_object(raw: bytes) -> bool:
+    with suppress(DecodingRefused):
+        return isinstance(decode_json(raw, LIMITS.sut_output_bytes), dict)
+    return False
+
+
+def _json_object(text: str) -> str:
+    if not _is_json_object(text.encode()):
+        raise ValueError("not a JSON object")
+    return text
+
+
+class StoredOutput(Record):
+    """What a system under test produced, as it is kept: its very bytes, or the fault in their place."""
+
+    produced: Annotated[str, AfterValidator(_json_object)] | StoredFault
+    cost_usd: Cost | None
+    log: str
+    run_id: str
+    unreturned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReusePolicy:
+    """What may be taken from the store, and why not. A new measurement takes nothing and keeps everything."""
+
+    outputs: bool = False
+    answers: bool = False
+    because: str | None = None
+
+
+@dataclass(slots=True)
+class StoredMemory:
+    """Answers from and keeps in an outcome store; artefacts go beside the audit log."""
+
+    start: RunStarted
+    run_id: str
+    timeout_seconds: float | None
+    artifacts: RunArtifacts
+    store: OutcomeStore | None
+    reads: Reads = "input"
+    policy: ReusePolicy = field(default_factory=ReusePolicy)
+    explain: Explain | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def output(self, case: BenchCase, trial: int) -> Remembered | None:
+        """Return what this very system produced on this very input under these limits."""
+        if not self.policy.outputs:
+            if self.explain is not None and self.policy.because is not None:
+                self.explain(f"{case.case_id}: output is measured again, since {self.policy.because}")
+            return None
+        stored = self._stored_output(case, trial)
+        if isinstance(stored, Miss):
+            self._explain("outputs", case, self._output_key(case, trial), stored)
+            return None
+        if isinstance(stored.produced, StoredFault):
+            # Perhaps its provider failed, which nothing tells us. A run that is to be evidence takes nothing
+            # of another run: asking again only for what failed is how a lucky number is made (CH-04).
+            if self.explain is not None:
+                self.explain(f"{case.case_id}: output is measured again, since run {stored.run_id} had none")
+            return None
+        return Remembered(_produced(stored), in_this_run=False)
+
+    def own_output(self, case: BenchCase, trial: int, promised: Promised) -> Remembered | None:
+        """Return what the journal of this run promises, from wherever these very bytes lie."""
+        output = self._kept(promised.output)
+        if output is None:
+            stored = self._stored_output(case, trial)
+            if isinstance(stored, StoredOutput) and isinstance(stored.produced, str):
+                output = stored.produced.encode()
+        if output is None or blake3(output).hexdigest() != promised.output or not _is_json_object(output):
+            self.warnings.append(f"{case.case_id}: what the agent produced is gone, and it is asked again")
+            return None
+        log = b"" if promised.log is None else self._kept(promised.log) or b""
+        return Remembered(SutAnswer(output, promised.cost_usd, log), in_this_run=True)
+
+    def _kept(self, digest: str) -> bytes | None:
+        with suppress(ChainTamperDetected):
+            return self.artifacts.read(digest)
+        return None
+
+    def _stored_output(self, case: BenchCase, trial: int) -> StoredOutput | Miss:
+        if self.store is None:
+            return Miss()
+        raw = self.store.get("outputs", _place(case), self._output_key(case, trial))
+        return raw if isinstance(raw, Miss) else _decoded(StoredOutput, raw)
+
+    def keep_output(self, case: BenchCase, trial: int, produced: SutAnswer | SutFault) -> None:
+        """Keep an output or a failure."""
+        if self.store is None:
+            return
+        stored = StoredOutput(
+            produced=_stored_fault(produced) if isinstance(produced, SutFault) else produced.output.decode(),
+            cost_usd=produced.cost_usd,
+            log=produced.log.decode(),
+            run_id=self.run_id,
+            unreturned=produced.unreturned,
+        )
+        self.store.put("outputs", _place(case), self._output_key(case, trial), spelled(stored))
+
+    def answer(self, case: BenchCase, output: bytes) -> Answer | None:
+        """Return what this very rubric said of this very output."""
+        if not self.policy.answers:
+            return None
+        answer = self._stored_answer(case, output)
+        if isinstance(answer, Miss):
+            self._explain("scores", case, self._answer_key(case, output), answer)
+            return None
+        return answer
+
+    def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> Answer:
+        """Keep an answer, whatever it says, unless there is one already: then both must say the same.
+
+        Who could replace a stored answer would run a rubric that wavers until it says what is wanted.
+        """
+        if self.store is None:
+            return answer
+        before = self._stored_answer(case, output)
+        if isinstance(before, Miss):
+            self.store.put("scores", _place(case), self._answer_key(case, output), spelled(answer))
+            return answer
+        if _meaning(before) == _meaning(answer):
+            return answer
+        self.warnings.append(
+            f"{case.case_id}: the rubric is not deterministic: it judged this very output otherwise before"
+        )
+        return failed("rubric.malformed_output", _WAVERS)
+
+    def _stored_answer(self, case: BenchCase, output: bytes) -> Answer | Miss:
+        if self.store is None:
+            return Miss()
+        raw = self.store.get("scores", _place(case), self._answer_key(case, output))
+        return raw if isinstance(raw, Miss) else self._read_answer(raw)
+
+    def artifact(self, name: str, content: bytes) -> tuple[str, str]:
+        """Keep bytes beside the log."""
+        return self.artifacts.keep(name, content)
+
+    def _output_key(self, case: BenchCase, trial: int) -> dict[str, object]:
+        return {
+            **_read_by_agent(self.reads, case),
+            **self._agent_program(),
+            "sut_identity": self.start.sut_identity_digest,
+            "sut_seconds": sut_seconds(case, self.timeout_seconds),
+            "trial": trial,
+        }
+
+    def _agent_program(self) -> dict[str, object]:
+        """Return what the identity does not say: the harness's own agents are as new as the harness."""
+        if self.start.sut_boundary != "harness":
+            return {}
+        return {"harness": [self.start.harness_version, platform.python_version()]}
+
+    def _answer_key(self, case: BenchCase, output: bytes) -> dict[str, object]:
+        return {
+            "output": blake3(output).hexdigest(),
+            "case": case.digest,
+            "rubric": self.start.rubric_digest,
+            "taxonomy": self.start.taxonomy_digest,
+            "isolation_class": self.start.isolation.isolation_class,
+            "harness_version": self.start.harness_version,
+            # The rubric is a program, and this is what runs it.
+            "python": platform.python_version(),
+        }
+
+    def _read_answer(self, raw: bytes) -> Answer | Miss:
+        answer = _decoded(Answer, raw)
+        if isinstance(answer, Miss):
+            return answer
+        problem = answer_problem(answer, self.start.severities, self.start.breakdown_keys)
+        # No rubric says what became of an agent: a stored cancellation would leave every run unfinished.
+        blames = any(mode.code.startswith("sut.") for mode in answer.failure_modes)
+        return Miss(damaged=True) if problem or blames else answer
+
+    def _explain(self, kind: Kind, case: BenchCase, key: dict[str, object], miss: Miss) -> None:
+        what = kind.removesuffix("s")
+        if miss.damaged:
+            self.warnings.append(
+                f"{case.case_id}: the stored {what} is damaged or was not written by this store, and is"
+                " measured again"
+            )
+        if self.explain is None or self.store is None:
+            return
+        if miss.damaged:
+            self.explain(self.warnings[-1])
+            return
+        changed = ", ".join(self.store.changed(kind, _place(case), key))
+        why = f"{what} is measured again, since {changed} changed" if changed else f"no {what} is stored yet"
+        self.explain(f"{case.case_id}: {why}")
+
+
+def _read_by_agent(reads: Reads, case: BenchCase) -> dict[str, object]:
+    """Return the digest of all of a case that a system under test can read."""
+    return {"input": case.input_digest} if reads == "input" else {"case": case.digest}
+
+
+def _meaning(answer: Answer) -> Answer:
+    """Return what of an answer decides anything: a detail may name a directory or a time."""
+    modes = tuple(mode.model_copy(update={"detail": None}) for mode in answer.failure_modes)
+    return answer.model_copy(update={"failure_modes": modes})
+
+
+def _place(case: BenchCase) -> Place:
+    return Place(case.task_class, case.case_id)
+
+
+def _stored_fault(fault: SutFault) -> StoredFault:
+    return StoredFault.model_validate({"code": fault.code, "detail": fault.detail})
+
+
+def _decoded(kind: type[RecordT], raw: bytes) -> RecordT | Miss:
+    """Read a value of the store strictly: whoever wrote it may not have been us."""
+    try:
+        decode_json(raw, len(raw))
+        return kind.model_validate_json(raw)
+    except (DecodingRefused, ValidationError):
+        return Miss(damaged=True)
+
+
+def _produced(stored: StoredOutput) -> SutAnswer | SutFault:
+    log = stored.log.encode()
+    if isinstance(stored.produced, StoredFault):
+        fault = stored.produced
+        return SutFault(fault.code, fault.detail, stored.cost_usd, log, unreturned=stored.unreturned)
+    return SutAnswer(stored.produced.encode(), stored.cost_usd, log, stored.unreturned)

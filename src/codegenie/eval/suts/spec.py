@@ -1,0 +1,64 @@
+"""`--sut SPEC` to a system under test."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegenie.eval.errors import SutSpecInvalid
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.models import RunPlan, SutIdentity
+from codegenie.eval.ports import SutRunner
+from codegenie.eval.suts.builtin import NullSut, OracleSut
+from codegenie.eval.suts.fingerprints import log_salt
+from codegenie.eval.suts.identity import SUT_ENV
+from codegenie.eval.suts.in_process import InProcessSut
+from codegenie.eval.suts.python import PythonSut
+
+OWN_RUNNERS: set[type[SutRunner]] = {NullSut, OracleSut, PythonSut, InProcessSut}
+"""Whose word on where a system runs is taken. A subclass is somebody else's code, and is not among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SutRequest:
+    """What the command line says of the system under test."""
+
+    spec: str
+    version: str | None = None
+    pass_names: tuple[str, ...] = ()
+
+
+def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
+    """Return the system under test that was asked for, or refuse with what there is."""
+    for text in (request.spec, request.version or "", *request.pass_names):
+        if len(text) > LIMITS.text_characters // 2:
+            raise SutSpecInvalid(
+                f"{text[:40]!r}… has {len(text)} characters, and a record of the log takes"
+                f" {LIMITS.text_characters // 2}"
+            )
+    kind, _, rest = request.spec.partition(":")
+    if kind == "python" and rest:
+        salt = log_salt(plan.out_dir, create=True) if request.pass_names else None
+        return PythonSut(rest, version=request.version, pass_names=request.pass_names, salt=salt or b"")
+    if request.spec not in {"null", "oracle"}:
+        raise SutSpecInvalid(
+            f"{request.spec!r} is not a system under test", hint="use null, oracle or python:module:attr"
+        )
+    if request.pass_names or request.version:
+        raise SutSpecInvalid(
+            f"{request.spec!r} takes neither --sut-env nor --sut-version: it is the harness's own"
+        )
+    if request.spec == "null":
+        return NullSut()
+    return OracleSut(plan.task_class.directory / "cases", {case.case_id: case.digest for case in plan.cases})
+
+
+def agent_on_disk(measured: SutIdentity, out_dir: Path) -> SutRunner:
+    """Return the agent that a log names, as it lies here now; raises what `run` raises where it is not."""
+    spec, *variables = measured.spec.split(SUT_ENV)
+    names = [variable.rpartition(":")[0] for variable in variables]
+    kind, _, rest = spec.partition(":")
+    if kind != "python":
+        raise SutSpecInvalid(f"{spec!r} cannot be looked up here")
+    salt = log_salt(out_dir, create=False) if names else None
+    if names and salt is None:
+        raise SutSpecInvalid("its variables cannot be compared: the salt of the log is not here")
+    return PythonSut(rest, version=measured.version, pass_names=names, salt=salt or b"")

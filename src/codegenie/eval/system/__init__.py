@@ -1,0 +1,1 @@
+"""The operating system: files, directories, clocks and processes. Nothing here knows of benches."""

@@ -1,0 +1,397 @@
+"""Start, bound, end and reap a process tree, from inside an event loop.
+
+The work is done by a keeper, a small process of our own (`supervisor_program.py`): it spawns, waits and
+ends. Nothing here waits for a pipe (cpython #119710), and a child's streams are files that are read once it
+is dead, so a child can neither deadlock against us nor hold a read open.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from codegenie.eval.errors import EvalError, HarnessFailure
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.system.scheduling import Deadline, TimeShare, process_numbers, session, state, time_share
+
+# A process that was stopped is looked at when it stands still; the least busy thread takes its time to.
+_STANDSTILL_SECONDS = 1.0
+_TURN_SECONDS = 0.005
+_BUSY = "the machine is too busy: run the same command again when it is less so, or lower --concurrency"
+
+
+def real_interpreter() -> str:
+    """Return the interpreter itself: a shim costs 65 ms a start, a venv's link would bring its site back."""
+    base: str = getattr(sys, "_base_executable", None) or sys.executable
+    return str(Path(base).resolve())
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRequest:
+    """One process to start: `streams` become its descriptors 0, 1, 2 and so on.
+
+    `limits` are its own, beside those of its keeper. Where it is `patient`, its deadline is put off by the
+    time that the machine withheld.
+    """
+
+    argv: tuple[str, ...]
+    directory: str
+    environment: Mapping[str, str]
+    streams: tuple[int, ...]
+    seconds: float
+    limits: Mapping[str, int] = field(default_factory=dict)
+    patient: bool = False
+
+    def message(self) -> dict[str, Any]:
+        """Return what a keeper is told."""
+        return {
+            "argv": self.argv,
+            "cwd": self.directory,
+            "env": dict(self.environment),
+            "seconds": self.seconds,
+            "limits": dict(self.limits),
+            "patient": self.patient,
+        }
+
+
+class Request(Protocol):
+    """What a keeper of any kind is asked to do; `directory` is where strays would be found, if anywhere."""
+
+    @property
+    def directory(self) -> str | None:
+        """The directory in which the process works, if the host sees it."""
+        ...
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """The descriptors that go with the message."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """The deadline."""
+        ...
+
+    def message(self) -> dict[str, Any]:
+        """Return what the keeper is told."""
+        ...
+
+
+class Handle(Protocol):
+    """A process that was started for us."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return None while it lives."""
+        ...
+
+    def wait(self) -> int:
+        """Wait for its end."""
+        ...
+
+    def kill(self) -> None:
+        """End it."""
+        ...
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """How a process tree ended. `lost` means that its keeper was ended under it.
+
+    `starved` says what it had of the machine where that, and no fault of its own, kept it from its end.
+    """
+
+    exit_code: int | None = None
+    signal: str | None = None
+    timed_out: bool = False
+    leaked: int = 0
+    wall_seconds: float = 0.0
+    lost: bool = False
+    starved: TimeShare | None = None
+
+
+class _KeeperLost(Exception):  # noqa: N818 - internal: the connection to a keeper ended
+    pass
+
+
+class Keeper:
+    """The harness's end of one process that keeps others."""
+
+    def __init__(self, process: Handle, connection: socket.socket) -> None:
+        connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        self._process = process
+        self._socket = connection
+        self._buffer = b""
+        self._said: dict[str, Any] | None = None
+        self._child: int | None = None
+        self._in_use = True
+        self.served = 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked again. One that was ended while it was idle cannot."""
+        return self._in_use and self._process.poll() is None
+
+    async def run(self, request: Request) -> ProcessEnd:
+        """Run one process to the end of its whole tree, also when cancelled."""
+        self.served += 1
+        deadline = Deadline(request.seconds)
+        try:
+            answer = await self._started_and_ended(request, deadline)
+            if answer is None:
+                self._wake()
+                answer = await self._last_word()
+            starves = answer is None and state(self._process.pid) == "R"
+        except asyncio.CancelledError:
+            await self._cancel(request.directory)
+            raise
+        except (_KeeperLost, OSError):
+            answer, starves = None, False
+        if answer is None:
+            self._give_up(request.directory)
+            if starves:
+                raise HarnessFailure("a process of ours has no time to answer", hint=_BUSY)
+            return ProcessEnd(lost=True)
+        if "error" in answer:
+            raise self.refusal(answer, request.directory)
+        if not answer["fit"]:
+            self._give_up(request.directory)
+        return _process_end(answer, deadline.starved)
+
+    async def _started_and_ended(self, request: Request, deadline: Deadline) -> dict[str, Any] | None:
+        """Have a process started, as often as others have taken what it needs; return how it ended."""
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + LIMITS.start_seconds
+        while True:
+            self._said = None
+            await self._send(request)
+            answer = await self._end_of(request.seconds, deadline)
+            if answer is None or not answer.get("passing") or loop.time() > patience:
+                return answer
+            await asyncio.sleep(_TURN_SECONDS)
+
+    async def _end_of(self, seconds: float, deadline: Deadline) -> dict[str, Any] | None:
+        """Return how a process ended; at its deadline, grant what the machine withheld from it."""
+        while True:
+            answer = await self._answer(seconds + LIMITS.leak_grace_seconds + 1.0)
+            for _ in range(int(LIMITS.teardown_seconds)):
+                # A keeper that waits for a processor has not fallen silent.
+                if answer is not None or state(self._process.pid) != "R":
+                    break
+                answer = await self._answer(1.0)
+            if answer is None or "due" not in answer:
+                return answer
+            self._said = None
+            self._halt()
+            seconds = deadline.more(time_share(await self._standing_still()))
+            if seconds:
+                self._go_on()
+            self._socket.send(json.dumps({"more": seconds}).encode() + b"\n")
+
+    async def _last_word(self) -> dict[str, Any] | None:
+        """Return the answer that ends a request, or None; whoever asks for time now gets none."""
+        while True:
+            answer = await self._answer(LIMITS.teardown_seconds + 1.0)
+            if answer is None or "due" not in answer:
+                return answer
+            self._said = None
+            self._socket.send(b'{"more": 0}\n')
+
+    async def _standing_still(self) -> list[int]:
+        """Return the numbers of what runs for a request, once all of it was stopped or has ended.
+
+        The kernel adds up what a thread waits when it gets its processor, and it stops with a processor only.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _STANDSTILL_SECONDS
+        while True:
+            numbers = self._working()
+            if all(state(number) in "TtZX" for number in numbers) or loop.time() > deadline:
+                return numbers
+            await asyncio.sleep(_TURN_SECONDS)
+
+    def _halt(self) -> None:
+        """Stop what has reached its deadline: while we look at it, it has no time to go on."""
+        self._signal_child(signal.SIGSTOP)
+
+    def _go_on(self) -> None:
+        self._signal_child(signal.SIGCONT)
+
+    def _working(self) -> list[int]:
+        """Return the numbers of what runs for the request under way."""
+        return [] if self._child is None else session(self._child)
+
+    def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:
+        """Return what is raised where a process could not be started."""
+        return HarnessFailure(f"cannot start a process: {answer['error']}", where=directory)
+
+    async def _send(self, request: Request) -> None:
+        raw = json.dumps(request.message()).encode() + b"\n"
+        try:
+            sent = socket.send_fds(self._socket, [raw], list(request.streams))
+        except ConnectionError:
+            raise
+        except OSError as error:
+            # Nobody ended the keeper: it is we who cannot send, and no case is to blame for that.
+            raise HarnessFailure(f"cannot ask for a process: {error}", where=request.directory) from None
+        if sent < len(raw):
+            # An environment may be larger than the socket's buffer; the descriptors went with the first part.
+            await asyncio.get_running_loop().sock_sendall(self._socket, raw[sent:])
+
+    async def _answer(self, seconds: float) -> dict[str, Any] | None:
+        """Return the keeper's answer, or None if there is none in time.
+
+        Looks once more when the time is up: our own loop may have been busy for longer than that. Nothing is
+        ever read by a call that can be cancelled, as sock_recv is: what it had read would be lost.
+        """
+        loop = asyncio.get_running_loop()
+        if self._received() is None:
+            heard = loop.create_future()
+            timer = loop.call_later(seconds, _set_once, heard)
+            loop.add_reader(self._socket, self._listen, heard)
+            try:
+                await heard
+            finally:
+                timer.cancel()
+                loop.remove_reader(self._socket)
+        return self._received()
+
+    def _listen(self, heard: "asyncio.Future[None]") -> None:
+        """Wake who waits when the answer is there, and not for less: waking costs more than reading."""
+        try:
+            there = self._received() is not None
+        except (_KeeperLost, OSError):
+            there = True  # who waits meets the same
+        if there:
+            _set_once(heard)
+
+    def _received(self) -> dict[str, Any] | None:
+        """Take what the keeper has said so far; return its answer if that is among it."""
+        if self._said is not None:
+            return self._said
+        with contextlib.suppress(BlockingIOError):
+            data = self._socket.recv(4_096)
+            if not data:
+                raise _KeeperLost
+            self._buffer += data
+        while b"\n" in self._buffer:
+            line, _, self._buffer = self._buffer.partition(b"\n")
+            said: dict[str, Any] = json.loads(line)
+            if "due" not in said:
+                self._child = said.get("started")
+            if "started" not in said:
+                self._said = said
+                return said
+        return None
+
+    def _wake(self) -> None:
+        """Undo a SIGSTOP that the child sent its keeper, after ending the child, which would repeat it."""
+        self._signal_child(signal.SIGKILL)
+        self._process.send_signal(signal.SIGCONT)
+
+    def _signal_child(self, number: int) -> None:
+        if self._child is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._child, number)
+
+    async def _cancel(self, directory: str | None) -> None:
+        answer = None
+        # Cancelled a second time: somebody is in a hurry.
+        with contextlib.suppress(_KeeperLost, OSError, asyncio.CancelledError):
+            answer = self._received()
+            if answer is None or "due" in answer:
+                self._said = None
+                self._socket.send(b'{"cancel": true}\n')
+                self._wake()
+                answer = await self._last_word()
+        if answer is None or not answer.get("fit"):
+            self._give_up(directory)
+
+    def _give_up(self, directory: str | None) -> None:
+        """End a keeper that no longer answers, and as much of its tree as can still be named."""
+        self._in_use = False
+        self._signal_child(signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+        self._socket.close()
+        if directory is not None:
+            _end_strays(directory)
+
+    def dismiss(self) -> None:
+        """Tell an idle keeper to leave."""
+        self._in_use = False
+        with contextlib.suppress(OSError):
+            self._socket.send(b'{"leave": true}\n')
+        self._socket.close()
+
+    async def left(self) -> None:
+        """Wait two seconds at most for a dismissed keeper to leave."""
+        for _ in range(400):
+            if self._process.poll() is not None:
+                return
+            await asyncio.sleep(0.005)
+
+    def reap(self) -> None:
+        """Leave no zombie; a dismissed keeper that is still there is ended."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def _set_once(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _end_strays(directory: str) -> None:
+    """End what still works in `directory`: with the keeper gone, nothing else ties a process to it.
+
+    Linux only, and only what has kept its environment. Who hides from this could as well have ended us:
+    that is beyond the `subprocess` class.
+    """
+    mark = f"TMPDIR={directory}\0".encode()
+    for _ in range(100):
+        strays = [pid for pid in process_numbers() if mark in _environment_of(pid)]
+        if not strays:
+            return
+        for pid in strays:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _environment_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def _process_end(answer: dict[str, Any], starved: TimeShare | None) -> ProcessEnd:
+    number = answer.get("signal")
+    return ProcessEnd(
+        exit_code=answer.get("exit"),
+        signal=_signal_name(number) if number is not None else None,
+        timed_out=answer["timed_out"],
+        leaked=answer["leaked"],
+        wall_seconds=answer["wall"],
+        starved=starved if answer["timed_out"] else None,
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name.removeprefix("SIG")
+    except ValueError:
+        return str(number)

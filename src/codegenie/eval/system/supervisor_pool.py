@@ -1,0 +1,128 @@
+"""Keepers and their like, started as they are needed and used again."""
+
+import json
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.limits import LIMITS
+from codegenie.eval.system.supervisor import Handle, Keeper, real_interpreter
+
+K = TypeVar("K", bound=Keeper)
+_KEEPER_PROGRAM = Path(__file__).with_name("supervisor_program.py")
+_LIMITS_HINT = "see the limits of this machine, or lower --concurrency"
+_KEEPER_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+
+
+def start_program(program: list[str], environment: Mapping[str, str]) -> tuple[Handle, socket.socket]:
+    """Start a program of ours that talks to us over its standard input."""
+    try:
+        ours, theirs = socket.socketpair()
+    except OSError as error:
+        raise HarnessFailure(f"cannot make a socket: {error}", hint=_LIMITS_HINT) from None
+    try:
+        process = subprocess.Popen(
+            program,
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=dict(environment),
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        raise HarnessFailure(f"cannot start a process: {error}", hint=_LIMITS_HINT) from None
+    finally:
+        theirs.close()
+    return process, ours
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperSettings:
+    """What a keeper is told when it starts: limits for all that it starts, and a directory to clean up."""
+
+    directory: Path | None
+    limits: Mapping[str, int]
+    renounce_privileges: bool = False
+
+    def command(self) -> list[str]:
+        """Return the command line of such a keeper."""
+        settings = {
+            "directory": None if self.directory is None else str(self.directory),
+            "limits": dict(self.limits),
+            "renounce_privileges": self.renounce_privileges,
+            "leak_grace_seconds": LIMITS.leak_grace_seconds,
+        }
+        return [real_interpreter(), "-I", "-S", "-B", str(_KEEPER_PROGRAM), json.dumps(settings)]
+
+    def start(self) -> Keeper:
+        """Start one."""
+        return Keeper(*start_program(self.command(), _KEEPER_ENVIRONMENT))
+
+
+def keeper_pool(
+    directory: Path | None, limits: Mapping[str, int], *, renounce_privileges: bool = False
+) -> "KeeperPool[Keeper]":
+    """Return a pool of keepers that start plain children."""
+    settings = KeeperSettings(directory, limits, renounce_privileges)
+
+    async def start() -> Keeper:
+        return settings.start()
+
+    return KeeperPool(start)
+
+
+class KeeperPool(Generic[K]):
+    """Keepers of one kind, made when they are first needed and used again."""
+
+    def __init__(self, start: Callable[[], Awaitable[K]], uses: int | None = None) -> None:
+        self._start = start
+        self._uses = uses
+        self._idle: list[K] = []
+        self._closed = False
+
+    async def open(self) -> None:
+        """Start the first keeper now: it removes the directory should the harness die before any case."""
+        self._idle.append(await self._start())
+
+    @asynccontextmanager
+    async def borrowed(self) -> AsyncIterator[K]:
+        """Lend one keeper; it comes back only if it still lives and is not worn out."""
+        keeper = self._living() or await self._start()
+        try:
+            yield keeper
+        finally:
+            worn_out = self._uses is not None and keeper.served >= self._uses
+            if self._closed or worn_out or not keeper.alive:
+                keeper.dismiss()
+                keeper.reap()
+            else:
+                self._idle.append(keeper)
+
+    def _living(self) -> K | None:
+        while self._idle:
+            keeper = self._idle.pop()
+            if keeper.alive:
+                return keeper
+            keeper.dismiss()
+            keeper.reap()
+        return None
+
+    async def close(self) -> None:
+        """End every idle keeper; one that is lent out ends when it comes back."""
+        self._closed = True
+        leaving, self._idle = self._idle, []
+        for keeper in leaving:
+            keeper.dismiss()
+        try:
+            for keeper in leaving:
+                await keeper.left()
+        finally:
+            for keeper in leaving:
+                keeper.reap()
