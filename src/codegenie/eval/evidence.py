@@ -8,6 +8,7 @@ from pydantic import AfterValidator, FailFast, Field
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import (
+    BenchCase,
     Breakdown,
     Cost,
     Digest,
@@ -35,6 +36,26 @@ def answer_weight(answer: Answer) -> int:
     """Return what an answer takes in a record: its bytes, or the cost of its values if that is more."""
     values = 4 * len(answer.failure_modes) + len(answer.breakdown)
     return max(len(canonical_json(answer.model_dump(mode="json"))), values * LIMITS.bytes_per_value)
+
+
+class Promised(Record):
+    """What the journal says of an output that was made in this run: its hash, that of its log, its cost."""
+
+    output: Digest
+    cost_usd: Cost | None
+    log: Digest | None
+
+
+class WorkItem(Record):
+    """One trial to measure, as plain data: an engine may send it to another process or machine."""
+
+    plan_digest: Digest
+    case: BenchCase
+    trial: Annotated[int, Field(ge=0)]
+    # How often the system under test was asked for this trial before, in this run.
+    asked_before: Annotated[int, Field(ge=0)] = 0
+    # What it produced when it was last asked, in a process that died before the output was judged.
+    promised: Promised | None = None
 
 
 class TrialEvidence(Record):

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from codegenie.eval.evidence import Answer, TrialEvidence
+    from codegenie.eval.evidence import Answer, Promised, TrialEvidence, WorkItem
     from codegenie.eval.isolation_proof import IsolationProof
     from codegenie.eval.models import BenchCase, IsolationClass, SutBoundary, SutIdentity, TrialScore
 
@@ -75,6 +75,12 @@ class SutFault:
 
 Explain: TypeAlias = Callable[[str], None]
 """Hears why something is measured again."""
+
+Measure: TypeAlias = "Callable[[WorkItem], Awaitable[TrialEvidence]]"
+"""Measures one trial, where it runs."""
+
+MakeEngine: TypeAlias = "Callable[[Measure, int], Engine]"
+"""Makes the engine of one run from what measures a trial and how many may be under way."""
 
 Reads: TypeAlias = Literal["input", "case"]
 """What of a case decides an output: `input/`, or every file of the case."""
@@ -180,32 +186,34 @@ class Remembered:
     in_this_run: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Promised:
-    """What the journal says of an output that was made in this run: its hash, that of its log, its cost."""
+class TrialNotices(Protocol):
+    """What a trial tells the caller of its engine while it is under way; the caller keeps and counts."""
 
-    output: str
-    cost_usd: float | None
-    log: str | None
-
-
-class TrialRecord(Protocol):
-    """The record of the open run, as far as a trial writes it while it is under way."""
-
-    def times_asked(self, case_id: str, trial: int) -> int:
-        """Count how often the system under test was asked for this trial in this run."""
+    async def asking(self, item: WorkItem) -> None:
+        """Hear that the system under test is asked now; returns when that is on the disk."""
         ...
 
-    def promised(self, case_id: str, trial: int) -> Promised | None:
-        """Return what it produced when it was last asked, in a process that died before this was judged."""
+    def spent(self, cost_usd: float | None) -> None:
+        """Hear what the system under test has spent, as soon as it says so."""
         ...
 
-    async def asking(self, case_id: str, trial: int) -> None:
-        """Write down that it is asked now; returns when that is on the disk."""
+    def produced(self, item: WorkItem, output: Promised) -> None:
+        """Hear what it produced, before that is judged."""
         ...
 
-    def produced(self, case_id: str, trial: int, output: Promised) -> None:
-        """Write down what it produced, before that is judged."""
+
+class Engine(Protocol):
+    """Measures work items, several at once. Items and evidence are plain data, so they can travel.
+
+    Journal, budget, progress and resume stay with the caller: it makes the items and keeps the evidence.
+    """
+
+    async def measure(self, items: Iterable[WorkItem], keep: Callable[[TrialEvidence], None]) -> None:
+        """Measure every item and hand its evidence to `keep`.
+
+        An item is taken only when a worker is free: the caller stops a run by ending the items. The first
+        exception ends everything that is under way and is raised.
+        """
         ...
 
 

@@ -2,8 +2,11 @@
 
 import datetime as dt
 import os
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
@@ -11,16 +14,15 @@ from codegenie import __version__
 from codegenie.eval.aggregation import UNIT_RULE, TrialKey, build_report, planned_trials, score_cases
 from codegenie.eval.bench.copies import CaseSnapshots
 from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
-from codegenie.eval.engines.local import fan_out
+from codegenie.eval.engines.local import LocalEngine
 from codegenie.eval.errors import HarnessFailure, SettingsInvalid, SutSpecInvalid
-from codegenie.eval.evidence import TrialEvidence, reused_outputs, settled
+from codegenie.eval.evidence import Promised, TrialEvidence, WorkItem, reused_outputs, settled
 from codegenie.eval.isolation.rubric_runner import rubric_runner
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.artifacts import ArtifactStore, RunArtifacts
 from codegenie.eval.log.open_run import RecordedRun, RunRecord, begin_run
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.models import (
-    BenchCase,
     BenchRunReport,
     RunHeader,
     RunOptions,
@@ -38,7 +40,16 @@ from codegenie.eval.planning import (
     plan_digest,
     wanted_cases,
 )
-from codegenie.eval.ports import CaseStore, Clock, Explain, Progress, RubricRunner, SutRunner, SystemUnderTest
+from codegenie.eval.ports import (
+    CaseStore,
+    Clock,
+    Explain,
+    MakeEngine,
+    Progress,
+    RubricRunner,
+    SutRunner,
+    SystemUnderTest,
+)
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.stopping import Budget, Stop
 from codegenie.eval.store.outcomes import OutcomeStore
@@ -153,8 +164,10 @@ class Runner:
         clock: Clock | None = None,
         progress: Progress | None = None,
         explain: Explain | None = None,
+        engine: MakeEngine = LocalEngine,
     ) -> None:
         self._clock = clock or SystemClock()
+        self._engine = engine
         self._progress = progress or SilentProgress()
         self._explain = explain
 
@@ -228,23 +241,23 @@ class Runner:
         record.shared_by(plan.options.concurrency)
         memory = run.memory(start, record.run_id, self._explain)
         memory.artifacts.count(evidence.artifacts for evidence in record.known.values())
+        budget = Budget(plan.options.max_cost_usd, run.stop)
         trial_parts = TrialParts(
             task_class=plan.task_class,
             store=store,
             sut=run.sut,
             rubrics=run.rubrics,
             memory=memory,
-            record=record,
+            notices=_Notices(record, budget),
             redactor=Redactor(os.environ),
             clock=self._clock,
             stop=run.stop,
-            budget=Budget(plan.options.max_cost_usd, run.stop),
             timeout_seconds=plan.options.timeout_seconds,
             answer_bytes=answer_room(len(plan.cases), plan.options.trials),
         )
         head = None
         try:
-            per_case = score_cases(plan, await self._outcomes(plan, trial_parts, record))
+            per_case = score_cases(plan, await self._outcomes(plan, trial_parts, record, budget))
             report = build_report(
                 plan, per_case, run.header(start, record.run_id, (record.started_at, self._clock.now()))
             )
@@ -256,9 +269,9 @@ class Runner:
         return RecordedRun(report, head, notes, record.reused, record.log)
 
     async def _outcomes(
-        self, plan: RunPlan, parts: TrialParts, record: RunRecord
+        self, plan: RunPlan, parts: TrialParts, record: RunRecord, budget: Budget
     ) -> dict[TrialKey, TrialScore]:
-        """Run every planned trial that a dead run had not finished; what does not start is cancelled."""
+        """Measure every planned trial that a dead run had not finished; what does not start is cancelled."""
         outcomes: dict[TrialKey, TrialScore] = {}
 
         def count(evidence: TrialEvidence, score: TrialScore) -> None:
@@ -267,25 +280,48 @@ class Runner:
 
         # What a dead run had spent counts: resuming it does not start a new budget.
         for evidence in record.known.values():
-            parts.budget.charge(None if reused_outputs([evidence]) else evidence.cost_usd)
+            budget.charge(None if reused_outputs([evidence]) else evidence.cost_usd)
             count(evidence, settled(evidence))
 
-        async def work(item: tuple[BenchCase, int]) -> None:
-            case, trial = item
-            if parts.stop.requested or (case.case_id, trial) in outcomes:
-                return
-            evidence = await run_trial(parts, case, trial)
+        def keep(evidence: TrialEvidence) -> None:
             # Settled first: what has no score must not stand in the journal, which would be read again.
             score = settled(evidence)
             record.keep(evidence)
             count(evidence, score)
 
-        items = ((case, trial) for case in plan.cases for trial in range(plan.options.trials))
-        await fan_out(items, work, plan.options.concurrency)
+        def items() -> Iterator[WorkItem]:
+            for case, trial in product(plan.cases, range(plan.options.trials)):
+                if parts.stop.requested:
+                    return
+                if (case.case_id, trial) not in outcomes:
+                    yield record.item(case, trial)
+
+        engine = self._engine(partial(run_trial, parts), plan.options.concurrency)
+        await engine.measure(items(), keep)
         for key in planned_trials(plan):
             if key not in outcomes:
                 outcomes[key] = settled(cancelled_evidence(*key, parts.stop.reason))
         return outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class _Notices:
+    """Keeps and counts what trials tell while they are under way."""
+
+    record: RunRecord
+    budget: Budget
+
+    async def asking(self, item: WorkItem) -> None:
+        """Write it to the journal; returns when that is on the disk."""
+        await self.record.asking(item)
+
+    def spent(self, cost_usd: float | None) -> None:
+        """Count it at once: at the cap no agent goes on."""
+        self.budget.charge(cost_usd)
+
+    def produced(self, item: WorkItem, output: Promised) -> None:
+        """Write it to the journal."""
+        self.record.produced(item, output)
 
 
 def _check_clock(now: dt.datetime) -> None:

@@ -8,13 +8,12 @@ from typing import Literal
 from blake3 import blake3
 
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.evidence import UNRETURNED, UNRETURNED_WORDS, Answer, TrialEvidence
+from codegenie.eval.evidence import UNRETURNED, UNRETURNED_WORDS, Answer, Promised, TrialEvidence, WorkItem
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.ports import (
     CaseStore,
     Clock,
-    Promised,
     Remembered,
     RubricRun,
     RubricRunner,
@@ -23,10 +22,9 @@ from codegenie.eval.ports import (
     SutFault,
     SutRunner,
     TrialMemory,
-    TrialRecord,
+    TrialNotices,
 )
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.stopping import Budget
 from codegenie.eval.stopping import Stop as Stop  # noqa: PLC0414 - its documented path
 from codegenie.eval.validation import bounded, failed, judge
 
@@ -46,11 +44,10 @@ class TrialParts:
     sut: SutRunner
     rubrics: RubricRunner
     memory: TrialMemory
-    record: TrialRecord
+    notices: TrialNotices
     redactor: Redactor
     clock: Clock
     stop: Stop
-    budget: Budget
     timeout_seconds: float | None = None
     answer_bytes: int = LIMITS.answer_bytes
 
@@ -68,23 +65,23 @@ def rubric_request(case: BenchCase, output: bytes) -> bytes:
     return json.dumps(head, ensure_ascii=False).encode()[:-1] + b', "harness_output": ' + output + b"}"
 
 
-async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialEvidence:
+async def run_trial(parts: TrialParts, item: WorkItem) -> TrialEvidence:
     """Ask the system under test, then the rubric; reuse what is known; return the evidence."""
     started = parts.clock.monotonic()
-    remembered = _remembered(parts, case, trial)
+    case, trial = item.case, item.trial
+    remembered = _remembered(parts, item)
     reused: Reused = "none" if remembered is None or remembered.in_this_run else "output"
     if remembered is not None:
         produced: Produced | None = remembered.produced
     else:
-        produced = await parts.stop.unless_agents_stop(_ask(parts, case, trial))
+        produced = await parts.stop.unless_agents_stop(_ask(parts, item))
     if produced is not None and reused == "none":
-        parts.budget.charge(produced.cost_usd)
-    # Of all that was asked in this run, one led to this outcome, unless it comes from another run.
-    interrupted = max(0, parts.record.times_asked(case.case_id, trial) - (reused == "none"))
+        parts.notices.spent(produced.cost_usd)
     artifacts = {} if produced is None else _keep_produced(parts, produced)
     if isinstance(produced, SutAnswer) and remembered is None:
-        made = Promised(blake3(produced.output).hexdigest(), produced.cost_usd, artifacts.get("sut_log"))
-        parts.record.produced(case.case_id, trial, made)
+        digest = blake3(produced.output).hexdigest()
+        promised = Promised(output=digest, cost_usd=produced.cost_usd, log=artifacts.get("sut_log"))
+        parts.notices.produced(item, promised)
     # An output that holds a secret of ours is judged, but it is written to no disk.
     redacted = any(name.startswith(_REDACTED_OUTPUT) for name in artifacts)
     if produced is not None and remembered is None and not redacted:
@@ -99,6 +96,8 @@ async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialEvid
         answer = failed(produced.code, produced.detail)
     else:
         answer = failed("sut.cancelled", parts.stop.reason)
+    # Of all that was asked in this run, one led to this outcome: the one of now, or the remembered one.
+    own = remembered is not None and remembered.in_this_run
     return TrialEvidence(
         case_id=case.case_id,
         trial=trial,
@@ -107,21 +106,21 @@ async def run_trial(parts: TrialParts, case: BenchCase, trial: int) -> TrialEvid
         wall_clock_ms=round((parts.clock.monotonic() - started) * 1000),
         reused=reused,
         artifacts=artifacts,
-        interrupted=interrupted,
+        interrupted=max(0, item.asked_before - own),
     )
 
 
-def _remembered(parts: TrialParts, case: BenchCase, trial: int) -> Remembered | None:
+def _remembered(parts: TrialParts, item: WorkItem) -> Remembered | None:
     """Return the output that need not be asked for; what was made in this run comes by its hash alone."""
-    promised = parts.record.promised(case.case_id, trial)
-    if promised is not None:
-        return parts.memory.own_output(case, trial, promised)
-    return parts.memory.output(case, trial)
+    if item.promised is not None:
+        return parts.memory.own_output(item.case, item.trial, item.promised)
+    return parts.memory.output(item.case, item.trial)
 
 
-async def _ask(parts: TrialParts, case: BenchCase, trial: int) -> Produced:
+async def _ask(parts: TrialParts, item: WorkItem) -> Produced:
+    case, trial = item.case, item.trial
     # Whatever ends this run from here on, the agent was asked.
-    await parts.record.asking(case.case_id, trial)
+    await parts.notices.asking(item)
     seconds = sut_seconds(case, parts.timeout_seconds)
     if parts.sut.wants_input:
         with parts.store.for_sut(case) as directory:

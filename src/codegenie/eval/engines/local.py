@@ -4,9 +4,27 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TypeVar
 
+from codegenie.eval.evidence import TrialEvidence, WorkItem
+from codegenie.eval.ports import Measure
 from codegenie.eval.stopping import all_ended
 
 T = TypeVar("T")
+
+
+class LocalEngine:
+    """Measures in this process, with at most `concurrency` trials under way."""
+
+    def __init__(self, measure: Measure, concurrency: int) -> None:
+        self._measure = measure
+        self._concurrency = concurrency
+
+    async def measure(self, items: Iterable[WorkItem], keep: Callable[[TrialEvidence], None]) -> None:
+        """Measure every item and hand its evidence to `keep`."""
+
+        async def work(item: WorkItem) -> None:
+            keep(await self._measure(item))
+
+        await fan_out(items, work, self._concurrency)
 
 
 async def fan_out(items: Iterable[T], work: Callable[[T], Awaitable[None]], concurrency: int) -> None:

@@ -15,7 +15,9 @@ from codegenie.eval.canonical import spelled
 from codegenie.eval.errors import EvalError
 from codegenie.eval.evidence import (
     UNRETURNED_WORDS,
+    Promised,
     TrialEvidence,
+    WorkItem,
     answer_problem,
     reused_outputs,
     was_unreturned,
@@ -24,8 +26,8 @@ from codegenie.eval.log.artifacts import LARGEST_ARTIFACT, NOT_KEPT, ArtifactSto
 from codegenie.eval.log.disk import AuditLog
 from codegenie.eval.log.journal import Asked, Journal, JournalLine, Produced, dead_journals, start_journal
 from codegenie.eval.log.records import RunFinished, RunResumed, RunStarted, start_digest
-from codegenie.eval.models import BenchRunReport, FrozenMap
-from codegenie.eval.ports import Clock, Promised
+from codegenie.eval.models import BenchCase, BenchRunReport, FrozenMap
+from codegenie.eval.ports import Clock
 
 _NAMED = 5
 
@@ -68,7 +70,7 @@ class _Taken:
             self.promised.pop(key, None)
             return True
         first = key not in self.promised
-        self.promised[key] = Promised(line.output, line.cost_usd, line.log)
+        self.promised[key] = Promised(output=line.output, cost_usd=line.cost_usd, log=line.log)
         return first and self.asked[key] > 0
 
     def _may_stand(self, evidence: TrialEvidence) -> bool:
@@ -152,23 +154,31 @@ class RunRecord:
         taken = self._taken
         return len(taken.asked.keys() - taken.known.keys() - taken.promised.keys())
 
-    def times_asked(self, case_id: str, trial: int) -> int:
-        """Count how often the system under test was asked for this trial in this run."""
-        return self._taken.asked[case_id, trial]
+    def item(self, case: BenchCase, trial: int) -> WorkItem:
+        """Return the work item of a trial, with what this run knows of it already."""
+        key = case.case_id, trial
+        return WorkItem(
+            plan_digest=self._taken.started.plan_digest,
+            case=case,
+            trial=trial,
+            asked_before=self._taken.asked[key],
+            promised=self._taken.promised.get(key),
+        )
 
-    def promised(self, case_id: str, trial: int) -> Promised | None:
-        """Return what a process that died had got from the system under test, and had not judged yet."""
-        return self._taken.promised.get((case_id, trial))
-
-    async def asking(self, case_id: str, trial: int) -> None:
+    async def asking(self, item: WorkItem) -> None:
         """Write down that the system under test is asked now; returns when that is on the disk."""
+        case_id, trial = item.case.case_id, item.trial
         self._taken.asked[case_id, trial] += 1
         await self._journal.append(spelled(Asked(case_id=case_id, trial=trial)))
 
-    def produced(self, case_id: str, trial: int, output: Promised) -> None:
+    def produced(self, item: WorkItem, output: Promised) -> None:
         """Write down what it produced, before that is judged."""
         line = Produced(
-            case_id=case_id, trial=trial, output=output.output, cost_usd=output.cost_usd, log=output.log
+            case_id=item.case.case_id,
+            trial=item.trial,
+            output=output.output,
+            cost_usd=output.cost_usd,
+            log=output.log,
         )
         self._journal.note(spelled(line))
 

@@ -11,12 +11,12 @@ from pydantic import AfterValidator, ValidationError
 from codegenie.eval.canonical import spelled
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
-from codegenie.eval.evidence import Answer, answer_problem
+from codegenie.eval.evidence import Answer, Promised, answer_problem
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.artifacts import RunArtifacts
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.models import BenchCase, Cost, Record
-from codegenie.eval.ports import Explain, Promised, Reads, Remembered, SutAnswer, SutFault
+from codegenie.eval.ports import Explain, Reads, Remembered, SutAnswer, SutFault
 from codegenie.eval.store.outcomes import Kind, Miss, OutcomeStore, Place
 from codegenie.eval.trial import sut_seconds
 from codegenie.eval.validation import failed
