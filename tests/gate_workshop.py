@@ -5,8 +5,9 @@ from functools import cache
 from typing import Any
 
 from codegenie.eval.aggregation import summarise
+from codegenie.eval.gate.evidence import BenchOnDisk, Evidence
 from codegenie.eval.gate.policy import TierPolicy, read_policy
-from codegenie.eval.gate.verdict import BenchOnDisk, Evidence, PromotionGate, PromotionVerdict
+from codegenie.eval.gate.verdict import PromotionGate, PromotionVerdict
 from codegenie.eval.isolation_proof import PROBE_LIST, REQUIRED_PROBES, IsolationProof, ProbeResult
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.log.runs import Look
@@ -160,5 +161,5 @@ def judged(of: Evidence, tier: str = "silver", policy: TierPolicy = POLICY) -> P
 
 
 def codes(verdict: PromotionVerdict) -> set[str]:
-    """Return the words before the reasons."""
-    return {reason.partition(":")[0] for reason in verdict.reasons}
+    """Return the codes of the reasons."""
+    return {reason.code for reason in verdict.reasons}

@@ -51,6 +51,17 @@ def test_a_weak_run_is_insufficient_and_every_reason_has_its_line(desk: Desk) ->
     assert text.out.splitlines()[1:5] == [f"  {reason}" for reason in said.document["reasons"]]
 
 
+def test_a_reason_is_given_as_a_sentence_and_as_a_record_with_its_numbers(desk: Desk) -> None:
+    desk.run("wrong")
+    document = desk.verdict("--sut", "python:agents:wrong").document
+
+    records = document["reason_records"]
+    assert document["reasons"] == [f"{record['code']}: {record['text']}" for record in records]
+    numbers = {record["code"]: record["numbers"] for record in records}
+    assert numbers["min_cases"]["passed"] < numbers["min_cases"]["minimum"]
+    assert numbers["certified_bound"] == {"certified_lower": document["certified_lower"], "threshold": 0.8}
+
+
 def test_too_few_units_are_inconclusive(fresh_desk: Desk) -> None:
     fresh_desk.run()
     said = fresh_desk.verdict()

@@ -9,7 +9,7 @@ import pytest
 from codegenie.eval.canonical import spelled
 from codegenie.eval.engines.local import LocalEngine
 from codegenie.eval.evidence import TrialEvidence, WorkItem
-from codegenie.eval.ports import Measure
+from codegenie.eval.ports import MakeEngine, Measure
 from codegenie.eval.runner import Runner
 from tests.bench_builder import ECHO_RUBRIC, write_bench
 from tests.log_workshop import VERDICTS, StopAfter, read_records, record_run, verified
@@ -49,7 +49,8 @@ def what_was_measured(log: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_what_crosses_as_bytes_is_measured_like_what_stays(tmp_path: Path, concurrency: int) -> None:
     root = write_bench(tmp_path / "bench", ECHO_RUBRIC, cases=CASES)
-    for name, engine in {"near": LocalEngine, "far": FarEngine}.items():
+    engines: dict[str, MakeEngine] = {"near": LocalEngine, "far": FarEngine}
+    for name, engine in engines.items():
         record_run(root, tmp_path / name, runner=Runner(engine=engine), concurrency=concurrency, trials=2)
         verified(tmp_path / name)
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codegenie.eval.gate.evidence import Evidence
 from codegenie.eval.gate.policy import TierPolicy, read_policy
-from codegenie.eval.gate.verdict import Evidence, PromotionGate, PromotionVerdict, units_needed
+from codegenie.eval.gate.verdict import PromotionGate, PromotionVerdict, units_needed
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.models import BenchRunReport, BenchScore, Selection
 from tests.gate_workshop import NOW, bench, cases, codes, evidence, judged, look, report, scored, started

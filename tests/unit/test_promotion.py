@@ -1,6 +1,7 @@
 """The gate, condition by condition: what speaks against promotion says so by its own name."""
 
 import datetime as dt
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,8 +10,10 @@ import pytest
 
 from codegenie.eval.errors import EvalError, IncompleteReportForPromotion, PromotionMustBeHumanAuthorized
 from codegenie.eval.estimators.bounds import clopper_pearson_lower
+from codegenie.eval.gate.evidence import Evidence
 from codegenie.eval.gate.policy import TierPolicy, read_policy
-from codegenie.eval.gate.verdict import Evidence, PromotionGate, units_needed
+from codegenie.eval.gate.reasons import reason
+from codegenie.eval.gate.verdict import PromotionGate, units_needed
 from codegenie.eval.log.runs import Look
 from codegenie.eval.models import (
     RUNNER_CODES,
@@ -217,7 +220,7 @@ def test_what_speaks_against_promotion_is_insufficient_for_its_own_reason(name: 
 
     assert verdict.verdict == "insufficient"
     assert codes(verdict) == expected
-    assert all(re.fullmatch(r"[a-z_]+: [^\n]+", reason) for reason in verdict.reasons)
+    assert all(re.fullmatch(r"[a-z_]+: [^\n]+", str(reason)) for reason in verdict.reasons)
 
 
 def test_every_reason_has_a_case_of_its_own() -> None:
@@ -246,6 +249,12 @@ def test_every_reason_has_a_case_of_its_own() -> None:
         "too_old",
         "unfinished_runs",
         "unproved_isolation",
+    }
+
+
+def test_a_number_that_is_none_is_left_out_of_a_reason_and_the_rest_stands() -> None:
+    assert dict(reason("bca_bound", "it is below", lower=NAN, upper=math.inf, threshold=0.5).numbers) == {
+        "threshold": 0.5
     }
 
 
@@ -359,7 +368,7 @@ def test_a_threshold_of_one_is_certified_by_nothing() -> None:
 
     assert verdict.verdict == "inconclusive"
     assert verdict.units_needed is None
-    assert any("no bench holds enough units" in reason for reason in verdict.reasons)
+    assert any("no bench holds enough units" in reason.text for reason in verdict.reasons)
 
 
 @pytest.mark.parametrize("threshold", [0.99999999999999, 1 - 1e-16, 1.0, 0.99998])
@@ -533,7 +542,9 @@ def test_a_bound_below_the_threshold_is_never_shown_as_the_threshold() -> None:
     fields = good().__dict__ | {"lower_bound_95": 0.4999999999995}
     verdict = judged(evidence(good(), report=BenchRunReport.model_construct(**fields)), "bronze")
 
-    assert verdict.reasons == ("bca_bound: BCa lower bound 0.499 is below 0.5",)
+    (only,) = verdict.reasons
+    assert str(only) == "bca_bound: BCa lower bound 0.499 is below 0.5"
+    assert only.numbers["lower_bound_95"] < only.numbers["threshold"] == 0.5, "and not rounded"
 
 
 def test_a_clock_that_is_a_day_ahead_is_no_reason() -> None:

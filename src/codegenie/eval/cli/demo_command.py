@@ -23,7 +23,7 @@ from codegenie.eval.log.chain import record_name
 from codegenie.eval.log.reading import verify_log
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
 from codegenie.eval.reporting.run_text import render_report
-from codegenie.eval.reporting.verdict_text import render_verdict
+from codegenie.eval.reporting.verdict_text import render_verdict, verdict_document
 from codegenie.eval.runner import Runner
 from codegenie.eval.suts.spec import SutRequest, open_sut
 from codegenie.eval.system.clock import SystemClock
@@ -122,7 +122,7 @@ def command(as_json: bool) -> None:
         document: dict[str, Any] = {
             "oracle": oracle.model_dump(mode="json"),
             "null": null.model_dump(mode="json"),
-            "verdicts": {"oracle": best.model_dump(mode="json"), "null": worst.model_dump(mode="json")},
+            "verdicts": {"oracle": verdict_document(best), "null": verdict_document(worst)},
             "refused": {**_refused(case), "case_id": _TOUCHED_CASE},
             "refused_record": {**_refused(record), "file": record.where},
         }

@@ -27,7 +27,7 @@ from codegenie.eval.log.reading import VerifiedLog, expect_head, verify_log
 from codegenie.eval.log.runs import RunEntry
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutRunner
-from codegenie.eval.reporting.verdict_text import render_verdict
+from codegenie.eval.reporting.verdict_text import render_verdict, verdict_document
 from codegenie.eval.suts.spec import agent_on_disk
 from codegenie.eval.system.clock import SystemClock
 
@@ -77,7 +77,7 @@ def command(
         bench_on_disk(task_class, roots)
         verdict = Gatekeeper(log, policy, roots, SystemClock()).judge(entry, tier)
     if as_json:
-        say_json("codegenie.eval.verdict/1", verdict.model_dump(mode="json"))
+        say_json("codegenie.eval.verdict/1", verdict_document(verdict))
     else:
         say(render_verdict(verdict))
         if Path(out).is_file():

@@ -31,7 +31,7 @@ from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
 from codegenie.eval.planning import any_of
 from codegenie.eval.ports import SutRunner
 from codegenie.eval.reporting.run_text import nothing_judged, render_report
-from codegenie.eval.reporting.verdict_text import render_missing, render_verdict
+from codegenie.eval.reporting.verdict_text import render_missing, render_verdict, verdict_document
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
 from codegenie.eval.suts.spec import SutRequest, open_sut
@@ -172,7 +172,7 @@ def _document(recorded: RecordedRun, verdict: PromotionVerdict | None, plan: Run
         "schema": "codegenie.eval.run/1",
         "report": recorded.report.model_dump(mode="json"),
         "chain_head": recorded.chain_head,
-        "verdict": None if verdict is None else verdict.model_dump(mode="json"),
+        "verdict": None if verdict is None else verdict_document(verdict),
         "notes": [*filter(None, [nothing_judged(recorded.report)]), *recorded.notes],
         "mean_over_units": mean_over_units(plan.cases, recorded.report.per_case),
     }

@@ -5,8 +5,9 @@ from pathlib import Path
 from codegenie.eval.aggregation import UNIT_RULE, mean_over_units, summarise
 from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
 from codegenie.eval.errors import BenchCaseDigestMismatch, BenchInvalid, TaskClassNotFound, TierConfigInvalid
+from codegenie.eval.gate.evidence import BenchOnDisk, Evidence
 from codegenie.eval.gate.policy import TierPolicy, read_policy
-from codegenie.eval.gate.verdict import BenchOnDisk, Evidence, PromotionGate, PromotionVerdict
+from codegenie.eval.gate.verdict import PromotionGate, PromotionVerdict
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.reading import VerifiedLog
 from codegenie.eval.log.records import RunStarted

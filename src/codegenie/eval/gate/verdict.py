@@ -7,19 +7,19 @@ every comparison is written so that a value that is no number fails it.
 
 import datetime as dt
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, Field
 
 from codegenie.eval.errors import IncompleteReportForPromotion, PromotionMustBeHumanAuthorized
 from codegenie.eval.estimators.bounds import clopper_pearson_lower, floor3
+from codegenie.eval.gate.evidence import Evidence
 from codegenie.eval.gate.policy import ISOLATION_ORDER, TierPolicy, Waiver
+from codegenie.eval.gate.reasons import Reason, reason
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.log.records import RunStarted
 from codegenie.eval.log.runs import Look
-from codegenie.eval.models import BenchCase, BenchRunReport, FrozenMap, Record, Severity, SutBoundary
+from codegenie.eval.models import BenchRunReport, FrozenMap, Record, SutBoundary
 from codegenie.eval.suts.identity import implied_boundary
 from codegenie.eval.wording import counted
 
@@ -41,7 +41,7 @@ class PromotionVerdict(Record):
     sut_identity_digest: str | None = None
     sut_boundary: SutBoundary
     alpha: float
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     threshold: float | None = None
     certified_lower: float | None = None
     units: int = 0
@@ -59,55 +59,6 @@ class PromotionVerdict(Record):
     # What of the policy's waivers this verdict rests on.
     waivers: tuple[Waiver, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BenchOnDisk:
-    """What the bench says today of all that a run was judged by."""
-
-    cases: tuple[BenchCase, ...]
-    rubric_digest: str
-    taxonomy_digest: str
-    breakdown_keys: tuple[str, ...]
-    severities: Mapping[str, Severity]
-    minimums: Mapping[str, int]
-
-    def measured_by(self, started: RunStarted) -> bool:
-        """Say whether a run measured this bench and no other.
-
-        By what a start says of the cases and not by their digests alone: families decide how many units
-        there are, and no digest in a log keeps a forger from naming others.
-        """
-        # A partial run measured some of them; that it did so is a reason of its own.
-        planned = {case.case_id for case in started.cases}
-        whole = started.selection.kind == "all"
-        cases = tuple(case for case in self.cases if whole or case.case_id in planned)
-        return (
-            cases == started.cases
-            and self.rubric_digest == started.rubric_digest
-            and self.taxonomy_digest == started.taxonomy_digest
-            and self.breakdown_keys == started.breakdown_keys
-            and dict(self.severities) == dict(started.severities)
-            and dict(self.minimums) == dict(started.min_cases_for_promotion)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the verified log proves of one run and of the runs around it, and the bench of today."""
-
-    started: RunStarted
-    report: BenchRunReport
-    look: Look
-    other_looks: tuple[Look, ...] = ()
-    unfinished_runs: int = 0
-    abandoned_runs: tuple[str, ...] = ()
-    runs_elsewhere: int = 0
-    candidates_tried: int = 1
-    resumed: int = 0
-    lost_trials: int = 0
-    mean_over_units: float | None = None
-    bench: BenchOnDisk | None = None
 
 
 # All that follows from too few units, and so does not speak against the agent.
@@ -128,10 +79,10 @@ class PromotionGate:
         threshold = self._policy.thresholds.get(tier)
         certified, needed = self._certified(look), None
         if threshold is None:
-            reasons.append(_reason("unknown_tier", f"the policy has no tier {tier!r}"))
+            reasons.append(reason("unknown_tier", f"the policy has no tier {tier!r}"))
         elif not 0.0 < threshold <= 1.0:
             # A loaded policy cannot hold it; a record made around validation can.
-            reasons.append(_reason("bad_threshold", f"the threshold of {tier} is no share of one"))
+            reasons.append(reason("bad_threshold", f"the threshold of {tier} is not between 0 and 1"))
             threshold = None
         else:
             needed = units_needed(threshold, min(self._policy.alpha, _HEADLINE_ALPHA))
@@ -140,7 +91,7 @@ class PromotionGate:
             reasons += self._bounds(evidence, threshold, certified)
         abandoned = len(evidence.abandoned_runs)
         return PromotionVerdict(
-            verdict=_advice({reason.partition(":")[0] for reason in reasons}),
+            verdict=_advice({each.code for each in reasons}),
             **_whose(report),
             tier=tier,
             alpha=self._policy.alpha,
@@ -169,13 +120,12 @@ class PromotionGate:
                 f"the report of run {report.run_id} lacks verdicts",
                 hint="resume the run, then judge it from the log",
             )
-        reason = _reason("not_from_the_log", "a report outside the verified log is no evidence")
         return PromotionVerdict(
             verdict="insufficient",
             **_whose(report),
             tier=tier,
             alpha=self._policy.alpha,
-            reasons=(reason,),
+            reasons=(reason("not_from_the_log", "a report outside the verified log is not evidence"),),
         )
 
     def apply(self) -> NoReturn:
@@ -212,57 +162,67 @@ class PromotionGate:
         rescore = "`codegenie eval verify --rescore`, which lets the rubrics judge the stored outputs again"
         return (f"{tier} is not the first tier: who verifies this log also runs {rescore}",)
 
-    def _standing(self, evidence: Evidence) -> Iterator[str]:
+    def _standing(self, evidence: Evidence) -> Iterator[Reason]:
         """Ask whether this run may be evidence at all, whatever it found."""
         started, report = evidence.started, evidence.report
         if not report.complete:
-            yield _reason(
+            yield reason(
                 "incomplete",
                 f"it did not measure {counted(report.infrastructure_fault_count, 'planned case')}",
+                unmeasured=report.infrastructure_fault_count,
             )
         if not _countable(evidence.look):
             units = f"{evidence.look.units_passed} of {counted(evidence.look.units, 'unit')}"
-            yield _reason("inconsistent", f"{units} cannot have passed")
+            yield reason(
+                "inconsistent",
+                f"{units} cannot have passed",
+                units=evidence.look.units,
+                units_passed=evidence.look.units_passed,
+            )
         if report.selection.kind != "all":
-            yield _reason(
+            yield reason(
                 "partial",
                 f"it ran {len(report.per_case)} of {counted(report.selection.available_cases, 'case')}",
+                cases=len(report.per_case),
+                available_cases=report.selection.available_cases,
             )
         yield from _whereabouts(report)
         if started.policy_digest is None:
-            yield _reason("no_policy", "the run was started without a policy file")
+            yield reason("no_policy", "the run was started without a policy file")
         elif started.policy_digest != self._policy.digest:
-            yield _reason("policy_changed", "the policy is not the one that the run was started under")
+            yield reason("policy_changed", "the policy is not the one that the run was started under")
         if not started.isolation.holds or started.isolation.isolation_class != report.isolation_class:
             # A verified log cannot hold it; evidence that was put together by hand can.
-            yield _reason(
+            yield reason(
                 "unproved_isolation", f"nothing proves that its rubrics ran in class {report.isolation_class}"
             )
         yield from self._missing(evidence)
         if evidence.bench is None:
-            yield _reason("bench_missing", "there is no readable bench to compare the run with")
+            yield reason("bench_missing", "there is no readable bench to compare the run with")
         elif not evidence.bench.measured_by(started):
-            yield _reason("bench_changed", "the bench on disk is not the one that the run measured")
+            yield reason("bench_changed", "the bench on disk is not the one that the run measured")
 
-    def _missing(self, evidence: Evidence) -> Iterator[str]:
+    def _missing(self, evidence: Evidence) -> Iterator[Reason]:
         """Ask whether all that was measured of the candidate is there: what went badly may be left out."""
         if evidence.unfinished_runs:
-            yield _reason(
+            yield reason(
                 "unfinished_runs",
                 f"starts of this agent on these cases that have not finished: {evidence.unfinished_runs}",
+                unfinished_runs=evidence.unfinished_runs,
             )
         for run_id in evidence.abandoned_runs:
             if run_id not in self._refunded:
-                yield _reason(
+                yield reason(
                     "abandoned_run", f"run {run_id} of the same agent was given up and counts as failed"
                 )
         if evidence.lost_trials:
-            yield _reason(
+            yield reason(
                 "lost_trials",
                 f"trials of this agent on these cases that a run had and lost: {evidence.lost_trials}",
+                lost_trials=evidence.lost_trials,
             )
 
-    def _freshness(self, evidence: Evidence, now: dt.datetime) -> Iterator[str]:
+    def _freshness(self, evidence: Evidence, now: dt.datetime) -> Iterator[Reason]:
         """Ask when the agent was last measured: taking outputs from a store makes no run younger."""
         # Of its own class only: what was measured in another does not speak for this one.
         looks = [
@@ -272,63 +232,89 @@ class PromotionGate:
         ]
         measured = [look for look in looks if look.measures]
         if not measured:
-            yield _reason(
+            yield reason(
                 "reused",
                 f"{counted(evidence.look.reused, 'output')} from a store, and no run asked the agent for all;"
                 " --no-cache does",
+                reused=evidence.look.reused,
             )
         # A look by a clock that was wrong is a look; it is not the measurement that all others wait for.
         arrived = [look for look in measured or looks if _dated(look) - now <= _CLOCK_SLACK]
         newest = max(arrived or measured or looks, key=lambda look: look.started_at)
         last = max(_dated(newest), _dated(evidence.look))
         if not last - now <= _CLOCK_SLACK:
-            yield _reason("future", f"it is dated {last:%Y-%m-%d}, which has not come yet")
+            yield reason("future", f"it is dated {last:%Y-%m-%d}, which has not come yet")
         # By its start: resuming a run does not make young what was measured before it died.
         age = (now - newest.started_at).days
         if not age <= self._policy.maximum_age_days:
-            yield _reason(
+            yield reason(
                 "too_old",
                 f"it was measured {counted(age, 'day')} ago;"
                 f" the policy allows {self._policy.maximum_age_days}",
+                age_days=age,
+                maximum_age_days=self._policy.maximum_age_days,
             )
 
-    def _tier(self, evidence: Evidence, tier: str) -> Iterator[str]:
+    def _tier(self, evidence: Evidence, tier: str) -> Iterator[Reason]:
         """Ask what the tier itself asks for."""
         started, report = evidence.started, evidence.report
         least = self._policy.minimum_isolation[tier]
         if not ISOLATION_ORDER.index(report.isolation_class) >= ISOLATION_ORDER.index(least):
-            yield _reason("isolation", f"rubrics ran in class {report.isolation_class}; {tier} needs {least}")
+            yield reason("isolation", f"rubrics ran in class {report.isolation_class}; {tier} needs {least}")
         held_out = sum(case.curation_class == "held-out" for case in started.cases)
         if not held_out >= self._policy.minimum_held_out[tier]:
-            yield _reason(
+            yield reason(
                 "held_out",
                 f"{counted(held_out, 'held-out case')}; {tier} needs {self._policy.minimum_held_out[tier]}",
+                held_out=held_out,
+                minimum_held_out=self._policy.minimum_held_out[tier],
             )
         minimum = started.min_cases_for_promotion.get(tier)
         refunded = evidence.look.run_id in self._refunded
         passed = report.passed_count - (0 if refunded else evidence.look.interrupted_cases_passed)
         if minimum is None:
-            yield _reason("tier_not_declared", f"the bench does not declare the tier {tier}")
+            yield reason("tier_not_declared", f"the bench does not declare the tier {tier}")
         elif not passed >= minimum:
-            yield _reason("min_cases", f"{counted(passed, 'case')} passed; the bench asks for {minimum}")
+            yield reason(
+                "min_cases",
+                f"{counted(passed, 'case')} passed; the bench asks for {minimum}",
+                passed=passed,
+                minimum=minimum,
+            )
 
-    def _bounds(self, evidence: Evidence, threshold: float, certified: float) -> Iterator[str]:
+    def _bounds(self, evidence: Evidence, threshold: float, certified: float) -> Iterator[Reason]:
         """Ask what the numbers certify, of this run and of every other look at the same candidate."""
         report = evidence.report
         below = f"is below {threshold}"
         if not certified >= threshold:
-            yield _reason("certified_bound", f"certified lower bound {floor3(certified)} {below}")
+            yield reason(
+                "certified_bound",
+                f"certified lower bound {floor3(certified)} {below}",
+                certified_lower=certified,
+                threshold=threshold,
+            )
         if not report.lower_bound_95 >= threshold:
-            yield _reason("bca_bound", f"BCa lower bound {floor3(report.lower_bound_95)} {below}")
+            yield reason(
+                "bca_bound",
+                f"BCa lower bound {floor3(report.lower_bound_95)} {below}",
+                lower_bound_95=report.lower_bound_95,
+                threshold=threshold,
+            )
         # Where BCa says nothing, its field holds the certified value, which knows passes and no scores.
         if report.lower_bound_95_status != "ok" and not report.mean_score >= threshold:
-            yield _reason(
-                "mean_score", f"all units score alike, and their mean {floor3(report.mean_score)} {below}"
+            yield reason(
+                "mean_score",
+                f"all units score alike, and their mean {floor3(report.mean_score)} {below}",
+                mean_score=report.mean_score,
+                threshold=threshold,
             )
         for look in evidence.other_looks:
             if not self._certified(look) >= threshold:
-                yield _reason(
-                    "other_look", f"run {look.run_id} of the same agent on the same cases falls short"
+                yield reason(
+                    "other_look",
+                    f"run {look.run_id} of the same agent on the same cases falls short",
+                    certified_lower=self._certified(look),
+                    threshold=threshold,
                 )
 
 
@@ -345,12 +331,12 @@ def units_needed(threshold: float, alpha: float) -> int | None:
     return needed
 
 
-def _whereabouts(report: BenchRunReport) -> Iterator[str]:
+def _whereabouts(report: BenchRunReport) -> Iterator[Reason]:
     """Ask whether this was an agent in a process of its own."""
     if report.sut_boundary == "harness":
-        yield _reason("no_agent", f"{report.sut.spec} is the harness's own: it shows what the bench can show")
+        yield reason("no_agent", f"{report.sut.spec} is the harness's own: it shows what the bench can show")
     elif report.sut_boundary != "process" or implied_boundary(report.sut.spec) != "process":
-        yield _reason("in_process", "the system under test ran inside the harness's own process")
+        yield reason("in_process", "the system under test ran inside the harness's own process")
 
 
 def _whose(report: BenchRunReport) -> dict[str, Any]:
@@ -365,13 +351,17 @@ def _whose(report: BenchRunReport) -> dict[str, Any]:
     }
 
 
-def _too_few(look: Look, threshold: float, needed: int | None) -> Iterator[str]:
+def _too_few(look: Look, threshold: float, needed: int | None) -> Iterator[Reason]:
     if needed is None:
-        yield _reason("too_few_units", f"no bench holds enough units to certify {threshold}")
+        text = f"no bench holds enough units to certify {threshold}"
+        yield reason("too_few_units", text, units=look.units, threshold=threshold)
     elif not look.units >= needed:
-        yield _reason(
+        yield reason(
             "too_few_units",
             f"{counted(look.units, 'unit')}; no result of fewer than {needed} can certify {threshold}",
+            units=look.units,
+            units_needed=needed,
+            threshold=threshold,
         )
 
 
@@ -387,8 +377,3 @@ def _advice(codes: set[str]) -> Literal["sufficient", "insufficient", "inconclus
     if not codes:
         return "sufficient"
     return "inconclusive" if "too_few_units" in codes and codes <= _FEW_UNITS else "insufficient"
-
-
-def _reason(code: str, text: str) -> str:
-    """Write a reason: a word to branch on, and a sentence to read."""
-    return f"{code}: {text}"

@@ -1,5 +1,7 @@
 """A verdict as lines of text: the advice, then everything that speaks against it, then what is missing."""
 
+from typing import Any
+
 from codegenie.eval.gate.verdict import PromotionVerdict
 from codegenie.eval.models import BenchRunReport, Severity
 from codegenie.eval.reporting.run_text import render_means
@@ -14,7 +16,7 @@ def render_verdict(verdict: PromotionVerdict) -> list[str]:
     lines = [
         f"{verdict.tier:16} {verdict.verdict} for {verdict.task_class} · {verdict.sut} · run {verdict.run_id}"
     ]
-    lines += [f"  {reason}" for reason in verdict.reasons]
+    lines += [f"  {reason!s}" for reason in verdict.reasons]
     lines.append(_agent(verdict))
     if verdict.looks > 1:
         lines.append(f"  this agent was measured {verdict.looks} times on these cases; every look counts")
@@ -37,6 +39,13 @@ def render_verdict(verdict: PromotionVerdict) -> list[str]:
     if verdict.verdict == "sufficient":
         lines += _promise(verdict)
     return lines
+
+
+def verdict_document(verdict: PromotionVerdict) -> dict[str, Any]:
+    """Return a verdict as JSON: its reasons as the sentences that are shown, and as records beside them."""
+    document = verdict.model_dump(mode="json")
+    records = document["reasons"]
+    return {**document, "reasons": [str(each) for each in verdict.reasons], "reason_records": records}
 
 
 def _agent(verdict: PromotionVerdict) -> str:
