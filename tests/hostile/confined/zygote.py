@@ -334,8 +334,9 @@ def stops_itself(_plan: Plan) -> str:
     import os
     import signal
 
-    os.kill(os.getpid(), signal.SIGSTOP)
-    return "went on"
+    # Again and again: on a busy machine the deadline is put off, and who waits lets it go on for that.
+    while True:
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _survived(ground: Ground, deed: Deed, seconds: int = 20) -> Outcome:
