@@ -139,7 +139,9 @@ def stops_itself() -> None:
     import signal
 
     emit_perfect()
-    os.kill(os.getpid(), signal.SIGSTOP)
+    # Again and again: on a busy machine its deadline is put off, and it is let go on for that.
+    while True:
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def ends_its_main_thread_only() -> None:

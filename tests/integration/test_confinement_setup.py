@@ -36,7 +36,7 @@ STEPS: dict[str, tuple[tuple[IsolationClass, ...], str, str]] = {
     "a session": (CONFINED, "zygote.py", "            os.setsid()\n"),
     "not to be seen": (CONFINED, "zygote.py", SEEN),
     "mount the room": (("namespace",), "lockdown.py", "        entries, size = measure(room)\n"),
-    "enter the room": (("namespace",), "namespaces.py", "    os.chdir(layout.ROOM)\n"),
+    "enter the room": (("namespace",), "namespaces.py", "    os.chdir(visible_paths.ROOM)\n"),
     "unpack": (("namespace",), "lockdown.py", "        unpack(room)\n"),
     "enter the directory": (("landlock",), "lockdown.py", "        os.fchdir(room)\n"),
     "make rules": (("landlock",), "lockdown.py", RULES),
@@ -127,7 +127,7 @@ def started_from(directory: Path) -> list[int]:
 
 BEFORE_SERVING = "        guardian = Guardian(settings, directory, control)\n"
 BEFORE_ENTERING = '        limits, execution = self._settings["limits"], self._program["spawn"] == "cold"\n'
-AFTER_ENTERING = '            control.send({"ready": True})\n'
+AFTER_ENTERING = "            control.send({protocol.READY: True})\n"
 IN_THE_LOOP = "            self._forget_the_dead()\n"
 HANG, DIE = "import time; time.sleep(60)\n", "os._exit(3)\n"
 

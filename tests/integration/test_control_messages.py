@@ -1,28 +1,14 @@
-"""What the harness says to a keeper or a zygote arrives as it was said, however it is read."""
+"""What the harness says to a program below it arrives as it was said, however it is read."""
 
 import os
 import socket
-from collections.abc import Callable
-from typing import Any
 
-import pytest
-
-from codegenie.eval.isolation.confinement import zygote
-from tests.integration.forked import load_program
+from codegenie.eval.system.protocol import Control
 
 
-def keeper_control(descriptor: int) -> Any:  # noqa: ANN401 - a class of a program that nobody imports
-    keeper = load_program("system/supervisor_program.py")
-    vars(keeper)["_CONTROL"] = descriptor  # the program has it as its standard input
-    return keeper.Control()
-
-
-@pytest.mark.parametrize("control_of", [zygote.Control, keeper_control], ids=["zygote", "keeper"])
-def test_a_request_that_is_read_together_with_an_older_word_keeps_its_descriptors(
-    control_of: Callable[[int], Any],
-) -> None:
+def test_a_request_that_is_read_together_with_an_older_message_keeps_its_descriptors() -> None:
     ours, theirs = socket.socketpair()
-    control = control_of(theirs.detach())
+    control = Control(theirs.detach())
     with open(os.devnull, "rb") as stream:
         ours.send(b'{"cancel": true}\n')
         socket.send_fds(ours, [b'{"seconds": 1}\n'], [stream.fileno()] * 3)

@@ -91,7 +91,7 @@ def test_nothing_in_the_wheel_is_a_bench_that_an_installer_could_compile(
     names = zipfile.ZipFile(wheel).namelist()
 
     assert [name for name in names if "dependency-pin" in name or name.endswith("rubric.py")] == [
-        "codegenie/eval/isolation/codegenie_rubric.py"
+        "codegenie/eval/bench/codegenie_rubric.py"
     ]
     assert (installed / "codegenie/eval/benches.zip").is_file()
 

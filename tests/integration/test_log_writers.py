@@ -30,7 +30,7 @@ EXAM = ExamFinished(task_class=TASK_CLASS, case_set_digest="0" * 64, rubric_dige
 WRITER = """\
 import sys
 from pathlib import Path
-from codegenie.eval.audit import AuditLog
+from codegenie.eval.log.disk import AuditLog
 from codegenie.eval.evidence import ExamFinished
 from codegenie.eval.runner import SystemClock
 

@@ -166,7 +166,7 @@ def test_a_stranger_on_the_loopback_while_a_run_starts_changes_nothing(tmp_path:
 
 REFUSED = """
 import errno, sys
-from codegenie.eval.isolation.zygotes import _refusal
+from codegenie.eval.isolation.zygote_client import _refusal
 if sys.argv[1:]:
     with open("/proc/sys/user/max_net_namespaces", "w") as setting:
         setting.write(sys.argv[1])

@@ -24,7 +24,7 @@ HARNESS = """\
 import gc, json, os, sys, threading
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from codegenie.eval.suts.own import NullSut
+from codegenie.eval.suts.builtin import NullSut
 from tests.bench_builder import run_bench
 
 def facts():

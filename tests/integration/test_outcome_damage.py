@@ -231,7 +231,7 @@ def test_an_entry_that_holds_no_answer_under_the_rules_of_the_bench_is_a_miss(
 PUTTER = """\
 import sys
 from pathlib import Path
-from codegenie.eval.cache import Miss, OutcomeStore, Place
+from codegenie.eval.store.outcomes import Miss, OutcomeStore, Place
 
 store = OutcomeStore(Path(sys.argv[1]))
 for number in range(100):

@@ -258,7 +258,7 @@ ORPHANING_HARNESS = """
 import asyncio, os, signal, sys, textwrap
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from codegenie.eval.keepers import keeper_pool
+from codegenie.eval.system.supervisor_pool import keeper_pool
 from tests.integration.test_processes import heart, run_python, until_it_beats
 
 async def main():

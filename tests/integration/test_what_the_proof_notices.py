@@ -58,7 +58,7 @@ LOSSES = {
     ),
     "a device of the kernel's log": (
         Edit(
-            f"{CONFINEMENT}/layout.py",
+            f"{CONFINEMENT}/visible_paths.py",
             '"/dev/zero": READ_FILE,',
             '"/dev/zero": READ_FILE, "/dev/kmsg": READ_FILE,',
         ),

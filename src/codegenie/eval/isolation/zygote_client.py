@@ -26,6 +26,8 @@ from codegenie.eval.isolation.headroom import most_tasks
 from codegenie.eval.isolation.machine import namespaces_are_switched_off
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
+from codegenie.eval.system import protocol
+from codegenie.eval.system.protocol import line_of
 from codegenie.eval.system.scheduling import parent, process_numbers
 from codegenie.eval.system.supervisor import Handle, Keeper, real_interpreter
 from codegenie.eval.system.supervisor_pool import KeeperSettings, start_program
@@ -54,10 +56,13 @@ class ConfinedRequest:
     limits: Mapping[str, int] = field(default_factory=dict)
     directory: None = None
 
-    def message(self) -> dict[str, Any]:
+    def message(self) -> protocol.RunConfined:
         """Return what a zygote is told: a deadline and what follows from it, and nothing of the case."""
-        told = {"seconds": self.seconds, "limits": {**case_limits(self.seconds), **self.limits}}
-        return told | ({"seen": True} if self.seen else {})
+        limits = {**case_limits(self.seconds), **self.limits}
+        told = protocol.RunConfined(seconds=self.seconds, limits=limits)
+        if self.seen:
+            told["seen"] = True
+        return told
 
 
 class _Ended(Exception):  # noqa: N818 - internal: the other end of a socket is gone
@@ -102,7 +107,7 @@ class _Descriptor:
 
 def _refusal(isolation_class: IsolationClass, said: Mapping[str, Any]) -> EvalError:
     """Return what a step that failed means: that the kernel lacks the class, or that it failed this time."""
-    message = f"isolation class {isolation_class!r} cannot be set up: {said['error']}"
+    message = f"isolation class {isolation_class!r} cannot be set up: {said[protocol.ERROR]}"
     no_namespaces = said.get("errno") == errno.ENOSPC and namespaces_are_switched_off()
     if said.get("lacking") or no_namespaces:
         return IsolationUnavailable(message, hint=_DOCTOR)
@@ -187,7 +192,7 @@ class Guardian:
             "cleaner": KeeperSettings(None, rubric_limits()).command(),
         }
         self._program = [interpreter, "-s", "-S", "-B", str(_PROGRAM)]
-        self._settings = json.dumps(settings).encode() + b"\n"
+        self._settings = line_of(settings)
         self._process, self._socket = self._started()
         self._turn = asyncio.Lock()
         self._has_made_one = False
@@ -212,9 +217,9 @@ class Guardian:
                 return await self._confined()
             except (_Ended, ConnectionError) as error:
                 if last:
-                    raise _refusal(self._isolation_class, {"error": str(error)}) from None
+                    raise _refusal(self._isolation_class, {protocol.ERROR: str(error)}) from None
             except OSError as error:
-                said = {"error": str(error), "errno": error.errno}
+                said = {protocol.ERROR: str(error), "errno": error.errno}
                 raise _refusal(self._isolation_class, said) from None
         raise AssertionError("unreachable")
 
@@ -238,32 +243,32 @@ class Guardian:
                     self._socket.close()
                     self._process, self._socket = self._started()
                 try:
-                    socket.send_fds(self._socket, [b'{"zygote": true}\n'], [theirs.fileno()])
+                    socket.send_fds(self._socket, [line_of({protocol.ZYGOTE: True})], [theirs.fileno()])
                     made = await self._heard(self._socket)
                 except (_Ended, OSError):
                     # It may be about to end, and is not asked again.
                     self._process.kill()
                     self._process.wait()
                     raise
-        return _Descriptor(made["zygote"])
+        return _Descriptor(made[protocol.ZYGOTE])
 
     async def _heard(self, connection: socket.socket) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         try:
             line = await asyncio.wait_for(loop.sock_recv(connection, 4_096), LIMITS.zygote_seconds)
         except TimeoutError:
-            raise _refusal(self._isolation_class, {"error": "no answer in time"}) from None
+            raise _refusal(self._isolation_class, {protocol.ERROR: "no answer in time"}) from None
         if not line:
             raise _Ended("it ended by itself")
         said: dict[str, Any] = json.loads(line)
-        if "error" in said:
+        if protocol.ERROR in said:
             raise _refusal(self._isolation_class, said)
         return said
 
     async def close(self) -> None:
         """Tell the guardian to leave; its zygotes are dismissed before."""
         try:
-            self._socket.send(b'{"leave": true}\n')
+            self._socket.send(line_of({protocol.LEAVE: True}))
             for _ in range(400):
                 if self._process.poll() is not None:
                     break

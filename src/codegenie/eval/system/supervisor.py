@@ -19,6 +19,8 @@ from typing import Any, Protocol
 
 from codegenie.eval.errors import EvalError, HarnessFailure
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.system import protocol
+from codegenie.eval.system.protocol import line_of
 from codegenie.eval.system.scheduling import Deadline, TimeShare, process_numbers, session, state, time_share
 
 # A process that was stopped is looked at when it stands still; the least busy thread takes its time to.
@@ -49,16 +51,16 @@ class ProcessRequest:
     limits: Mapping[str, int] = field(default_factory=dict)
     patient: bool = False
 
-    def message(self) -> dict[str, Any]:
+    def message(self) -> protocol.Run:
         """Return what a keeper is told."""
-        return {
-            "argv": self.argv,
-            "cwd": self.directory,
-            "env": dict(self.environment),
-            "seconds": self.seconds,
-            "limits": dict(self.limits),
-            "patient": self.patient,
-        }
+        return protocol.Run(
+            argv=list(self.argv),
+            cwd=self.directory,
+            env=dict(self.environment),
+            seconds=self.seconds,
+            limits=dict(self.limits),
+            patient=self.patient,
+        )
 
 
 class Request(Protocol):
@@ -79,7 +81,7 @@ class Request(Protocol):
         """The deadline."""
         ...
 
-    def message(self) -> dict[str, Any]:
+    def message(self) -> protocol.Run | protocol.RunConfined:
         """Return what the keeper is told."""
         ...
 
@@ -164,7 +166,7 @@ class Keeper:
             if starves:
                 raise HarnessFailure("a process of ours has no time to answer", hint=_BUSY)
             return ProcessEnd(lost=True)
-        if "error" in answer:
+        if protocol.ERROR in answer:
             raise self.refusal(answer, request.directory)
         if not answer["fit"]:
             self._give_up(request.directory)
@@ -191,23 +193,23 @@ class Keeper:
                 if answer is not None or state(self._process.pid) != "R":
                     break
                 answer = await self._answer(1.0)
-            if answer is None or "due" not in answer:
+            if answer is None or protocol.DUE not in answer:
                 return answer
             self._said = None
             self._halt()
             seconds = deadline.more(time_share(await self._standing_still()))
             if seconds:
                 self._go_on()
-            self._socket.send(json.dumps({"more": seconds}).encode() + b"\n")
+            self._socket.send(line_of({protocol.MORE: seconds}))
 
     async def _last_word(self) -> dict[str, Any] | None:
         """Return the answer that ends a request, or None; whoever asks for time now gets none."""
         while True:
             answer = await self._answer(LIMITS.teardown_seconds + 1.0)
-            if answer is None or "due" not in answer:
+            if answer is None or protocol.DUE not in answer:
                 return answer
             self._said = None
-            self._socket.send(b'{"more": 0}\n')
+            self._socket.send(line_of({protocol.MORE: 0}))
 
     async def _standing_still(self) -> list[int]:
         """Return the numbers of what runs for a request, once all of it was stopped or has ended.
@@ -235,10 +237,10 @@ class Keeper:
 
     def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:
         """Return what is raised where a process could not be started."""
-        return HarnessFailure(f"cannot start a process: {answer['error']}", where=directory)
+        return HarnessFailure(f"cannot start a process: {answer[protocol.ERROR]}", where=directory)
 
     async def _send(self, request: Request) -> None:
-        raw = json.dumps(request.message()).encode() + b"\n"
+        raw = line_of(request.message())
         try:
             sent = socket.send_fds(self._socket, [raw], list(request.streams))
         except ConnectionError:
@@ -289,9 +291,9 @@ class Keeper:
         while b"\n" in self._buffer:
             line, _, self._buffer = self._buffer.partition(b"\n")
             said: dict[str, Any] = json.loads(line)
-            if "due" not in said:
-                self._child = said.get("started")
-            if "started" not in said:
+            if protocol.DUE not in said:
+                self._child = said.get(protocol.STARTED)
+            if protocol.STARTED not in said:
                 self._said = said
                 return said
         return None
@@ -311,9 +313,9 @@ class Keeper:
         # Cancelled a second time: somebody is in a hurry.
         with contextlib.suppress(_KeeperLost, OSError, asyncio.CancelledError):
             answer = self._received()
-            if answer is None or "due" in answer:
+            if answer is None or protocol.DUE in answer:
                 self._said = None
-                self._socket.send(b'{"cancel": true}\n')
+                self._socket.send(line_of({protocol.CANCEL: True}))
                 self._wake()
                 answer = await self._last_word()
         if answer is None or not answer.get("fit"):
@@ -333,7 +335,7 @@ class Keeper:
         """Tell an idle keeper to leave."""
         self._in_use = False
         with contextlib.suppress(OSError):
-            self._socket.send(b'{"leave": true}\n')
+            self._socket.send(line_of({protocol.LEAVE: True}))
         self._socket.close()
 
     async def left(self) -> None:

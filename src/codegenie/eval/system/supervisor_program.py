@@ -1,8 +1,7 @@
 """Keeps one process tree at a time: starts it, waits for it, ends all of it, says how it went.
 
-A program of its own, standard library only, run by path and imported by nobody. The harness holds one
-keeper per slot and talks to it over the socket on descriptor 0, one JSON line each way; the descriptors
-of the child's standard streams travel beside the request.
+A program of its own, run by path. Of the harness it imports `protocol`, which lists the messages on its
+socket (descriptor 0), and `removal`; no module imports it. The harness holds one supervisor per slot.
 
 Why a process: on Linux the keeper is a subreaper, so whatever a child leaves behind, through setsid and
 any number of forks, becomes the keeper's child and nobody else's. As a keeper serves one case at a time,
@@ -19,15 +18,20 @@ import os
 import resource
 import select
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
+# Behind everything else: where the harness is not installed, it is still found.
+sys.path.append(os.path.abspath(os.path.join(__file__, *[".."] * 4)))
+
+from codegenie.eval.system import protocol
+from codegenie.eval.system.protocol import Control, Gone
+from codegenie.eval.system.removal import Unfinished, remove_tree
+
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
 _CONTROL = 0
-# What is longer comes in parts. A buffer of a megabyte would cost more than the rest of a request.
 _LARGEST_PART = 1 << 16
 _END_SECONDS = 5.0
 _REMOVAL_SECONDS = 5.0
@@ -89,49 +93,6 @@ def condition() -> list[object]:
     if hasattr(os, "sched_getaffinity"):
         found += [os.sched_getaffinity(0), os.sched_getscheduler(0)]
     return found
-
-
-class Gone(Exception):  # noqa: N818 - the harness went away; the only way out of the loop
-    """The other end of the control socket is closed."""
-
-
-class Control:
-    """The socket to the harness."""
-
-    def __init__(self) -> None:
-        self._socket = socket.socket(fileno=_CONTROL)
-        self._buffer = b""
-        self._descriptors: list[int] = []
-
-    @property
-    def has_word(self) -> bool:
-        """Whether a whole line was read already and not yet taken."""
-        return b"\n" in self._buffer
-
-    def receive(self) -> tuple[dict[str, Any], list[int]]:
-        """Wait for one request and the descriptors that came with it."""
-        while not self.has_word:
-            try:
-                data, received, _, _ = socket.recv_fds(self._socket, _LARGEST_PART, 8)
-            except ConnectionResetError:
-                # The harness died with a word of ours unread.
-                raise Gone from None
-            if not data:
-                raise Gone
-            self._descriptors += received
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        if self._buffer:
-            # Two messages were read together: nothing is read behind one that brings descriptors, so they
-            # belong to the second.
-            return json.loads(line), []
-        descriptors, self._descriptors = self._descriptors, []
-        return json.loads(line), [_out_of_the_way(descriptor) for descriptor in descriptors]
-
-    def send(self, answer: dict[str, Any]) -> None:
-        """Send one line; a harness that is gone is found out by the next read."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def _out_of_the_way(descriptor: int) -> int:
@@ -233,7 +194,7 @@ class Keeper:
     """The loop: one request, one tree, one answer."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self._control = Control()
+        self._control = Control(_CONTROL)
         self._grace = settings["leak_grace_seconds"]
         self._reaper = become_reaper()
         self._condition = condition()
@@ -246,22 +207,24 @@ class Keeper:
     def serve(self) -> None:
         """Serve until the harness says so, or is gone."""
         while True:
-            request, descriptors = self._control.receive()
-            if "leave" in request:
+            request, received = self._control.receive()
+            if protocol.LEAVE in request:
                 return
-            if "argv" not in request:
+            if protocol.SECONDS not in request:
                 continue  # a cancellation that crossed our answer
             started = time.monotonic()
+            descriptors = [_out_of_the_way(descriptor) for descriptor in received]
             try:
                 leader = self._spawn(request, descriptors)
             except OSError as error:
                 passing = isinstance(error, BlockingIOError)
-                self._control.send({"error": f"{type(error).__name__}: {error}", "passing": passing})
+                failed = protocol.Failed(error=f"{type(error).__name__}: {error}", passing=passing)
+                self._control.send(failed)
                 continue
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
-            self._control.send({"started": leader})
+            self._control.send({protocol.STARTED: leader})
             self._control.send(self._keep(Tree(leader, reaper=self._reaper), started, request))
 
     def _spawn(self, request: dict[str, Any], descriptors: list[int]) -> int:
@@ -278,18 +241,22 @@ class Keeper:
         limit_child(leader, request.get("limits", {}))
         return leader
 
-    def _keep(self, tree: Tree, started: float, request: dict[str, Any]) -> dict[str, Any]:
+    def _keep(self, tree: Tree, started: float, request: dict[str, Any]) -> protocol.Ended:
         try:
             patient = request.get("patient", False)
-            status, cancelled = self._wait(tree, started + request["seconds"], patient=patient)
+            status, cancelled = self._wait(tree, started + request[protocol.SECONDS], patient=patient)
             leaked = self._wait_for_stragglers(tree) if status else 0
             wall = time.monotonic() - started
         finally:
             ended = tree.end()
-        answer: dict[str, Any] = {"wall": wall, "leaked": leaked, "cancelled": cancelled}
-        answer["timed_out"] = status is None and not cancelled
-        # A child may lower our limits or our priority (prlimit, nice), and the next one would inherit that.
-        answer["fit"] = ended and condition() == self._condition
+        answer = protocol.Ended(
+            wall=wall,
+            leaked=leaked,
+            cancelled=cancelled,
+            timed_out=status is None and not cancelled,
+            # A child may lower our limits or our priority (prlimit, nice), and the next one would inherit it.
+            fit=ended and condition() == self._condition,
+        )
         if status is not None:
             exited = status.si_code == os.CLD_EXITED
             answer["exit" if exited else "signal"] = status.si_status
@@ -308,21 +275,21 @@ class Keeper:
             if status is not None:
                 return status, False
             # A word may have come together with the request, and is then in the buffer, not in the socket.
-            patience = 0 if self._control.has_word else remaining
+            patience = 0 if self._control.has_message else remaining
             readable, _, _ = select.select([self._wake, _CONTROL], [], [], patience)
             if self._wake in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wake, 4096)
-            if _CONTROL in readable or self._control.has_word:
+            if _CONTROL in readable or self._control.has_message:
                 self._control.receive()
                 return None, True
 
     def _time_withheld(self) -> float | None:
         """Ask for how long a process may go on at its deadline; None if it is no longer wanted at all."""
-        self._control.send({"due": True})
-        if not self._control.has_word and not select.select([_CONTROL], [], [], _WORD_SECONDS)[0]:
+        self._control.send({protocol.DUE: True})
+        if not self._control.has_message and not select.select([_CONTROL], [], [], _WORD_SECONDS)[0]:
             return 0.0
-        return self._control.receive()[0].get("more")
+        return self._control.receive()[0].get(protocol.MORE)
 
     def _wait_for_stragglers(self, tree: Tree) -> int:
         """Give what the leader left behind a moment to end by itself; count what does not."""
@@ -335,46 +302,15 @@ class Keeper:
 
 
 def remove(root: str) -> None:
-    """Remove a directory in which hostile code has worked, whatever it is like inside.
+    """Remove the directory of the run.
 
-    Several keepers may do this at once, and what they remove may still be dying: hence the tries.
+    Several supervisors may do this at once, and what they remove may still be dying: hence the tries.
     """
     deadline = time.monotonic() + _REMOVAL_SECONDS
     while os.path.lexists(root) and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            _empty(root)
-            os.chdir("/")
-            os.rmdir(root)
+        with contextlib.suppress(OSError, Unfinished):
+            remove_tree(root, lambda: time.monotonic() < deadline)
         time.sleep(0.01)
-
-
-def _empty(root: str) -> None:
-    """Empty a directory by walking it: no link leads elsewhere, no depth needs recursion or a path."""
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    os.fchmod(descriptor, 0o700)
-    os.fchdir(descriptor)
-    os.close(descriptor)
-    pending = [_remove_files()]
-    while pending:
-        if pending[-1]:
-            os.chmod(pending[-1][-1], 0o700)
-            os.chdir(pending[-1][-1])
-            pending.append(_remove_files())
-            continue
-        pending.pop()
-        if pending:
-            os.chdir("..")
-            os.rmdir(pending[-1].pop())
-
-
-def _remove_files() -> list[str]:
-    """Remove what is no directory from the working directory; return the directories."""
-    with os.scandir(".") as scan:
-        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
-    for name, is_directory in entries:
-        if not is_directory:
-            os.unlink(name)
-    return [name for name, is_directory in entries if is_directory]
 
 
 def main() -> None:

@@ -26,7 +26,9 @@ from codegenie.eval.isolation.confinement.lockdown import (
 )
 from codegenie.eval.isolation.confinement.namespaces import World
 from codegenie.eval.isolation.confinement.run_as_main import Program
-from codegenie.eval.isolation.confinement.zygote import Control, Gone, Zygote, told
+from codegenie.eval.isolation.confinement.zygote import Zygote, told
+from codegenie.eval.system import protocol
+from codegenie.eval.system.protocol import Control, Gone
 
 _CONTROL = 0
 _SIGNALS_OF_THE_C_LIBRARY, _BYTES_OF_A_SET = (32, 33), 8
@@ -60,7 +62,7 @@ class Guardian:
         """
         while True:
             request, descriptors = self._control.receive()
-            if "leave" in request:
+            if protocol.LEAVE in request:
                 return None
             self._forget_the_dead()
             try:
@@ -74,7 +76,7 @@ class Guardian:
                 return self._prepared
             os.close(descriptors[0])
             self._zygotes.append(number)
-            self._control.send({"zygote": number})
+            self._control.send({protocol.ZYGOTE: number})
 
     def become_cleaner(self) -> NoReturn:
         """Turn into a keeper that finds its harness gone, as we did: it removes the directory of the run.
@@ -108,7 +110,7 @@ class Guardian:
             zygote = Zygote(lockdown, self._program, control)
             # What every copy shares is never looked through for garbage, and so never copied for that.
             gc.freeze()
-            control.send({"ready": True})
+            control.send({protocol.READY: True})
             if zygote.serve():
                 return
         except Gone:

@@ -4,83 +4,34 @@ Requests hold a deadline and descriptors; what the descriptors lead to is read b
 at a time, one thread: whatever is there besides the copy came from it.
 """
 
-import contextlib
 import json
 import os
 import select
 import signal
-import socket
 import time
 from typing import Any, NoReturn
 
 from codegenie.eval.isolation.confinement import run_as_main, syscalls
 from codegenie.eval.isolation.confinement.lockdown import Lockdown, tie_to_parent
+from codegenie.eval.system import protocol
+from codegenie.eval.system.protocol import Control
 
 _LARGEST_PART = 1 << 12
-_DESCRIPTORS = 4
 _SET_UP_FAILED = 98
 _END_SECONDS = 5.0
 # For the harness to say whether a deadline stands. It answers at once, unless it is as busy as all others.
 _WORD_SECONDS = 10.0
 
 
-def told(error: BaseException) -> dict[str, Any]:
+def told(error: BaseException) -> protocol.Failed:
     """Say what the harness has to know of a step that failed."""
     number = error.errno if isinstance(error, OSError) else None
-    said = {"error": f"{type(error).__name__}: {error}", "errno": number}
-    return {
-        **said,
-        "lacking": number in syscalls.LACKING,
-        # Others have taken what it needs; the harness asks again a little later.
-        "passing": number in syscalls.WORTH_WAITING,
-    }
-
-
-class Gone(Exception):  # noqa: N818 - the harness went away; the only way out of the loop
-    """The other end of the control socket is closed."""
-
-
-class Control:
-    """The socket to the harness: one JSON line each way, descriptors beside it."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self._socket = socket.socket(fileno=descriptor)
-        self._buffer = b""
-        self._descriptors: list[int] = []
-
-    @property
-    def has_word(self) -> bool:
-        """Whether a whole line was read already and not yet taken."""
-        return b"\n" in self._buffer
-
-    def receive(self) -> tuple[dict[str, Any], list[int]]:
-        """Wait for one request and the descriptors that came with it."""
-        while not self.has_word:
-            try:
-                data, received, _, _ = socket.recv_fds(self._socket, _LARGEST_PART, _DESCRIPTORS)
-            except ConnectionResetError:
-                raise Gone from None
-            if not data:
-                raise Gone
-            self._descriptors += received
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        if self._buffer:
-            # Two messages were read together: nothing is read behind one that brings descriptors, so they
-            # belong to the second.
-            return json.loads(line), []
-        descriptors, self._descriptors = self._descriptors, []
-        return json.loads(line), descriptors
-
-    def let_go(self) -> None:
-        """Leave the descriptor to whatever takes its place."""
-        self._socket.detach()
-
-    def send(self, answer: dict[str, Any]) -> None:
-        """Send one line; a harness that is gone is found out by the next read."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.sendall(json.dumps(answer).encode() + b"\n")
+    return protocol.Failed(
+        error=f"{type(error).__name__}: {error}",
+        errno=number,
+        lacking=number in syscalls.LACKING,
+        passing=number in syscalls.WORTH_WAITING,
+    )
 
 
 class Zygote:
@@ -96,9 +47,9 @@ class Zygote:
         """Serve until the harness says so or is gone; True in a copy, which is confined and has to run."""
         while True:
             request, descriptors = self._control.receive()
-            if "leave" in request:
+            if protocol.LEAVE in request:
                 return False
-            if "seconds" not in request:
+            if protocol.SECONDS not in request:
                 continue  # a cancellation that crossed our answer
             reason, reasons = os.pipe()
             try:
@@ -115,7 +66,7 @@ class Zygote:
                 return True
             for descriptor in (reasons, *descriptors):
                 os.close(descriptor)
-            answer = self._keep(copy, started, request["seconds"])
+            answer = self._keep(copy, started, request[protocol.SECONDS])
             said = os.read(reason, _LARGEST_PART)
             os.close(reason)
             self._control.send(json.loads(said) if said else answer)
@@ -149,7 +100,7 @@ class Zygote:
         arguments = run_as_main.arguments(self._program["interpreter"], self._program["name"])
         os.execv(arguments[0], arguments)  # noqa: S606 - there is no shell in reach
 
-    def _keep(self, copy: int, started: float, seconds: float) -> dict[str, Any]:
+    def _keep(self, copy: int, started: float, seconds: float) -> protocol.Ended:
         handle = os.pidfd_open(copy)
         try:
             cancelled, timed_out = self._wait(handle, started + seconds)
@@ -160,12 +111,15 @@ class Zygote:
             os.close(handle)
         _, status = os.waitpid(copy, 0)
         leaked = self._end_leftovers()
-        answer = {"wall": wall, "leaked": leaked, "cancelled": cancelled, "timed_out": timed_out}
-        answer["fit"] = leaked == 0
-        if not cancelled and not timed_out:
-            answer |= (
-                {"exit": os.WEXITSTATUS(status)} if os.WIFEXITED(status) else {"signal": os.WTERMSIG(status)}
-            )
+        answer = protocol.Ended(
+            wall=wall, leaked=leaked, cancelled=cancelled, timed_out=timed_out, fit=leaked == 0
+        )
+        if cancelled or timed_out:
+            return answer
+        if os.WIFEXITED(status):
+            answer["exit"] = os.WEXITSTATUS(status)
+        else:
+            answer["signal"] = os.WTERMSIG(status)
         return answer
 
     def _wait(self, handle: int, deadline: float) -> tuple[bool, bool]:
@@ -176,11 +130,11 @@ class Zygote:
         while True:
             remaining = max(deadline - time.monotonic(), 0.0)
             # A word may have come together with the request, and is then in the buffer, not in the socket.
-            ready = dict(poll.poll(0 if self._control.has_word else remaining * 1000 + 1))
+            ready = dict(poll.poll(0 if self._control.has_message else remaining * 1000 + 1))
             late = time.monotonic() - deadline
             if handle in ready and late < 0:
                 return False, False
-            if self._control.descriptor in ready or self._control.has_word:
+            if self._control.descriptor in ready or self._control.has_message:
                 self._control.receive()
                 return True, False
             if late < 0:
@@ -195,10 +149,10 @@ class Zygote:
     def _time_withheld(self, handle: int) -> float | None:
         """Stop the copy and ask for how long it may go on; None if it is no longer wanted at all."""
         signal.pidfd_send_signal(handle, signal.SIGSTOP)
-        self._control.send({"due": True})
+        self._control.send({protocol.DUE: True})
         if not select.select([self._control.descriptor], [], [], _WORD_SECONDS)[0]:
             return 0.0
-        more: float | None = self._control.receive()[0].get("more")
+        more: float | None = self._control.receive()[0].get(protocol.MORE)
         if more:
             signal.pidfd_send_signal(handle, signal.SIGCONT)
         return more

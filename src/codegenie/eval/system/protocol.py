@@ -1,0 +1,151 @@
+"""The messages between the harness and the processes below it, and the socket that carries them.
+
+Standard library only: the programs that are run by path import this module, and nothing else of the harness
+except `removal` and, in the confined ones, `isolation.confinement`.
+
+    harness ─┬─ supervisor ── child and its tree        class `subprocess`, agents, the control of a proof
+             └─ guardian ─┬─ zygote ── copy             classes `landlock` and `namespace`: the copy is the
+                          ├─ zygote ── copy             rubric; there is one zygote for each slot
+                          └─ ...
+
+Each of these programs has one socket to the harness. A message is one JSON object on one line; descriptors
+travel beside it. At most one request is under way on a socket.
+
+| from       | to         | message                                  | meaning                               |
+|------------|------------|------------------------------------------|---------------------------------------|
+| harness    | supervisor | `Run` with the child's streams           | start this program and wait for it    |
+| harness    | guardian   | settings with the run's directory        | once, before anything else            |
+| harness    | guardian   | `zygote` with one end of a new socket    | make a zygote that serves this socket |
+| guardian   | harness    | `zygote` with its number, or `Failed`    | it was made, or why it was not        |
+| zygote     | harness    | `ready`, or `Failed`                     | it can be asked, or why it cannot     |
+| harness    | zygote     | `RunConfined` with three streams, a room | make one confined copy and wait       |
+| supervisor | harness    | `started` with the number of the child   | so that the harness can end it itself |
+| both       | harness    | `due`                                    | the deadline is over: does it stand?  |
+| harness    | both       | `more` with seconds                      | go on for so long; 0 ends it          |
+| harness    | both       | `cancel`                                 | end what is under way, then answer    |
+| both       | harness    | `Ended`, or `Failed`                     | the answer to a request               |
+| harness    | all        | `leave`                                  | end in order                          |
+
+When the harness dies, each program reads the end of its socket (`Gone`). It ends what it started, and a
+supervisor removes the directory of the run.
+"""
+
+import contextlib
+import json
+import socket
+from typing import Any, NotRequired, TypedDict
+
+LEAVE, CANCEL, DUE, MORE, STARTED, ZYGOTE, READY = (
+    "leave",
+    "cancel",
+    "due",
+    "more",
+    "started",
+    "zygote",
+    "ready",
+)
+SECONDS = "seconds"
+"""Stands in every request to run something, and in nothing else."""
+ERROR = "error"
+"""Stands in every answer that says why nothing was run."""
+
+_LARGEST_PART = 1 << 12
+_DESCRIPTORS = 8
+
+
+class Run(TypedDict):
+    """Start a program. Its streams come beside it, and become its descriptors 0, 1, 2 and so on."""
+
+    argv: list[str]
+    cwd: str
+    env: dict[str, str]
+    seconds: float
+    limits: dict[str, int]
+    # Whether the harness is asked at the deadline, as it may have been the machine that was late.
+    patient: bool
+
+
+class RunConfined(TypedDict):
+    """Run the zygote's program in a confined copy. Beside it come three streams and the room of the case."""
+
+    seconds: float
+    limits: dict[str, int]
+    # The probe of a proof may be looked into from outside; a rubric may not.
+    seen: NotRequired[bool]
+
+
+class Ended(TypedDict):
+    """How a process ended: `exit` or `signal`, and neither if it was late or cancelled."""
+
+    wall: float
+    leaked: int
+    cancelled: bool
+    timed_out: bool
+    # Whether the sender can be asked again.
+    fit: bool
+    exit: NotRequired[int]
+    signal: NotRequired[int]
+
+
+class Failed(TypedDict):
+    """Why nothing was run."""
+
+    error: str
+    # Others have taken what it needs: the harness asks again a little later.
+    passing: bool
+    errno: NotRequired[int | None]
+    # The kernel does not have what the isolation class needs.
+    lacking: NotRequired[bool]
+
+
+def line_of(message: object) -> bytes:
+    """Return a message as it is sent."""
+    return json.dumps(message).encode() + b"\n"
+
+
+class Gone(Exception):  # noqa: N818 - the harness went away; the only way out of a loop
+    """The other end of the control socket is closed."""
+
+
+class Control:
+    """The socket to the harness, in a program below it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._socket = socket.socket(fileno=descriptor)
+        self._buffer = b""
+        self._descriptors: list[int] = []
+
+    @property
+    def has_message(self) -> bool:
+        """Whether a whole line was read already and not yet taken."""
+        return b"\n" in self._buffer
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        """Wait for one message and the descriptors that came with it; raise `Gone` if the harness is gone."""
+        while not self.has_message:
+            try:
+                data, received, _, _ = socket.recv_fds(self._socket, _LARGEST_PART, _DESCRIPTORS)
+            except ConnectionResetError:
+                # The harness died with a message of ours unread.
+                raise Gone from None
+            if not data:
+                raise Gone
+            self._descriptors += received
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        if self._buffer:
+            # Two messages were read together: nothing is read behind one that brings descriptors, so they
+            # belong to the second.
+            return json.loads(line), []
+        descriptors, self._descriptors = self._descriptors, []
+        return json.loads(line), descriptors
+
+    def let_go(self) -> None:
+        """Leave the descriptor to whatever takes its place."""
+        self._socket.detach()
+
+    def send(self, message: object) -> None:
+        """Send one message; a harness that is gone is found out by the next read."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._socket.sendall(line_of(message))
