@@ -1,4 +1,4 @@
-"""The questions that the line asks of the world, one Protocol each.
+"""The questions that the line asks of the world: a Protocol each, and one abstract class, `SutRunner`.
 
 Standard library only at run time: a SUT child imports this module for `SutCase` and must not pay for
 the records.

@@ -1,4 +1,4 @@
-"""Runner: plan, execute, run_eval. Wires the line and decides nothing."""
+"""Runner: plan, execute, record, run_eval. Puts the stages of the line together."""
 
 import datetime as dt
 import os
