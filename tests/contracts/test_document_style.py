@@ -1,4 +1,4 @@
-"""The form of the documents: how long a line may be.
+"""The form of the documents: how long a line may be, and the glossary.
 
 A reviewer reads a change of a document line by line, so a line is at most 120 characters long. A row of a
 table and a single word (an address, the name of a test) cannot be broken, and are left alone.
@@ -49,3 +49,16 @@ def test_every_line_of_a_document_is_at_most_120_characters_long() -> None:
 )
 def test_a_long_line_is_found_where_it_can_be_broken(line: str, is_found: bool) -> None:
     assert long_lines(f"first\n{line}\nlast") == ([2] if is_found else [])
+
+
+GLOSSARY_LINES = 40
+
+
+def test_the_glossary_is_short_and_is_linked_where_readers_begin() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    words = [line.partition(" | ")[0] for line in glossary if line.startswith("| ")]
+
+    assert len(glossary) <= GLOSSARY_LINES
+    assert len(words) == len(set(words))
+    assert "](glossary.md)" in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert "](docs/glossary.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
