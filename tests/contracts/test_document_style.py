@@ -1,9 +1,10 @@
-"""The form of the documents: how long a line may be, and the glossary.
+"""The form of the documents: how long a line may be, which words are avoided, and the glossary.
 
 A reviewer reads a change of a document line by line, so a line is at most 120 characters long. A row of a
 table and a single word (an address, the name of a test) cannot be broken, and are left alone.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,27 @@ def test_every_line_of_a_document_is_at_most_120_characters_long() -> None:
 )
 def test_a_long_line_is_found_where_it_can_be_broken(line: str, is_found: bool) -> None:
     assert long_lines(f"first\n{line}\nlast") == ([2] if is_found else [])
+
+
+# A reader asks "who?": the subject has a name, such as the harness, the agent, the author or the reader.
+AVOIDED = re.compile(r"\b(?:no|some|any)body\b|\bwhoever\b", re.IGNORECASE)
+# Written by programs, from tables and sources that have rules of their own.
+GENERATED = re.compile(
+    r"<!-- matrix: .*<!-- end of the matrix -->|^\| `F\d{3}` .*?$|```.*?^```$|`[^`\n]+`",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def avoided_words(text: str) -> list[str]:
+    return AVOIDED.findall(GENERATED.sub("", text))
+
+
+def test_the_documents_name_who_does_something() -> None:
+    pages = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+    pages.pop("docs/reference/scenarios.md")
+
+    assert {name: avoided_words(text) for name, text in pages.items() if avoided_words(text)} == {}
+    assert avoided_words("Whoever reads `nobody` asks somebody.") == ["Whoever", "somebody"]
 
 
 GLOSSARY_LINES = 40
