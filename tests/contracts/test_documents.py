@@ -1,28 +1,16 @@
-"""The documents say what the code does: links resolve, tables match the code, examples run.
+"""The documents say what the code does: links resolve, and tables match the code.
 
 Tables are compared with what introspection finds, so that a new field, limit, option, code or exception
-makes this red until its page has a row for it. Of the fenced blocks of a page, in order and in one
-directory that holds a copy of `bench/`:
-
-    ```<language> file=<path>    is written to that path, and so is a Python block that begins with
-                                 a comment of nothing but `<name>.py`
-    ```python tested             is run, and has to exit with 0
-    ```console                   whose first line begins with `$ codegenie`: each command has to exit with
-                                 0 and to print the lines below it; `…` stands for anything
+makes this red until its page has a row for it. The meanings are compared in test_document_meanings.py, and
+the examples run in test_document_examples.py.
 """
 
 import dataclasses
 import importlib
 import inspect
-import os
 import re
-import shlex
-import shutil
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +31,6 @@ ADR_WORDS = 500  # a page
 FENCE = re.compile(r"^```(?P<language>\w*)(?P<rest>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 TEST_NAME = re.compile(r"tests/[\w/-]+\.py(?:::\w+)?")
-FILE = re.compile(r"\A(?:file=(?=\S)|\n# (?=\w+\.py\n))(\S+)")
-RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
-SECONDS = 60
 
 
 def page_id(page: Path) -> str:
@@ -218,9 +203,8 @@ def every_limit() -> dict[str, str]:
 
 
 def test_every_limit_has_a_row_with_its_value() -> None:
-    written = {
-        cells[0].strip("`"): cells[1].partition(" ")[0] for cells in rows(text_of("reference/limits.md"))[2:]
-    }
+    table = rows(text_of("reference/limits.md").partition("\n## ")[0])[2:]
+    written = {cells[0].strip("`"): cells[1].partition(" ")[0] for cells in table}
 
     assert written == every_limit()
 
@@ -298,92 +282,3 @@ def test_every_declared_dependency_has_its_reason() -> None:
     declared = {re.split(r"[<>=]", line)[0] for line in [*metadata["dependencies"], *dev]}
 
     assert first_cells(text_of("reference/dependencies.md")) == declared
-
-
-# Examples.
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one example printed, line by line, and how it ended."""
-
-    code: int
-    lines: list[str]
-
-
-def run(arguments: list[str], directory: Path) -> Outcome:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("CODEGENIE_")}
-    ended = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=directory,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=SECONDS,
-        check=False,
-    )
-    return Outcome(ended.returncode, RUN_ID.sub("…", ended.stdout.decode()).splitlines())
-
-
-def unprinted(expected: list[str], outcome: Outcome) -> list[str]:
-    """Return the expected lines that were not printed; `…` stands for anything."""
-    patterns = {line: ".*".join(map(re.escape, RUN_ID.sub("…", line).split("…"))) for line in expected}
-    return [
-        line for line in expected if not any(re.fullmatch(patterns[line], said) for said in outcome.lines)
-    ]
-
-
-def console_problems(body: str, directory: Path) -> Iterator[str]:
-    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
-        command, *expected = part.rstrip("\n").split("\n")
-        outcome = run(["-m", *shlex.split(command)], directory)
-        if outcome.code != 0:
-            yield f"{command}: exit {outcome.code}: {outcome.lines}"
-        yield from (f"{command}: does not print {line!r}" for line in unprinted(expected, outcome))
-
-
-def example_problems(text: str, directory: Path) -> Iterator[str]:
-    for block in FENCE.finditer(text):
-        rest, body = block["rest"].strip(), block["body"]
-        if file := FILE.search(f"{rest}\n{body}"):
-            path = directory / file[1]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(body, encoding="utf-8")
-        elif block["language"] == "python" and rest == "tested":
-            outcome = run(["-c", body], directory)
-            if outcome.code != 0:
-                yield f"exit {outcome.code}: {outcome.lines}"
-        elif block["language"] == "console" and body.startswith("$ codegenie"):
-            yield from console_problems(body, directory)
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    shutil.copytree(ROOT / "bench", tmp_path / "bench")
-    return tmp_path
-
-
-def has_examples(page: Path) -> bool:
-    text = page.read_text(encoding="utf-8")
-    return any(mark in text for mark in ("```console\n$ codegenie", "```python tested\n"))
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if has_examples(page)], ids=page_id)
-def test_every_example_of_a_page_runs_and_prints_what_it_says(page: Path, directory: Path) -> None:
-    assert list(example_problems(page.read_text(encoding="utf-8"), directory)) == []
-
-
-def test_an_example_that_is_wrong_is_found(directory: Path) -> None:
-    page = (
-        "```console\n$ codegenie eval list\ndependency-pin  … cases; minimum bronze 8\n13 cases\n```\n"
-        "```text file=y/x.txt\n1\n```\n```python\n# x.py\nx = open('y/x.txt').read()\n```\n"
-        "```python tested\nimport x\nassert x.x == 2, x.x\n```\n```console\n$ make demo\n```\n"
-        "```console\n$ codegenie eval run nothing --sut null\n```\n"
-    )
-
-    listed, tested, refused = example_problems(page, directory)
-
-    assert listed == "codegenie eval list: does not print '13 cases'"
-    assert "AssertionError: 1" in tested
-    assert refused.startswith("codegenie eval run nothing --sut null: exit 2")

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from textwrap import TextWrapper
 
 from tests.portfolio.confined.ground import CONFINED, set_the_ground
 from tests.portfolio.confined.rows import CLASSES, STOPPED, SUCCEEDS, WAYS, Row, Way, read_rows
@@ -87,8 +88,15 @@ def _reasons(rows: Iterable[Row]) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for row in rows:
         by_reason.setdefault(row.why, []).append(row.attack)
-    yield from (f"- {'; '.join(attacks)}: {why}." for why, attacks in by_reason.items())
+    yield from (_item(f"{'; '.join(attacks)}: {why}.") for why, attacks in by_reason.items())
     yield ""
+
+
+def _item(text: str) -> str:
+    """Return an item of a list, broken into lines of the length that documents have."""
+    lines = TextWrapper(width=120, initial_indent="- ", subsequent_indent="  ")
+    lines.break_long_words = lines.break_on_hyphens = False
+    return lines.fill(text)
 
 
 def with_section(page: str, text: str) -> str:

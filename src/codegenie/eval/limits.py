@@ -1,4 +1,4 @@
-"""Every cap in one place, each with its reason. Changing one is a change of the contract."""
+"""The caps of the contract, each with its reason. Changing one is a change of the contract."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The questions that the line asks of the world, one Protocol each.
+"""The questions that the line asks of the world: a Protocol each, and one abstract class, `SutRunner`.
 
 Standard library only at run time: a SUT child imports this module for `SutCase` and must not pay for
 the records.
@@ -78,9 +78,6 @@ Explain: TypeAlias = Callable[[str], None]
 
 Measure: TypeAlias = "Callable[[WorkItem], Awaitable[TrialEvidence]]"
 """Measures one trial, where it runs."""
-
-MakeEngine: TypeAlias = "Callable[[Measure, int], Engine]"
-"""Makes the engine of one run from what measures a trial and how many may be under way."""
 
 Reads: TypeAlias = Literal["input", "case"]
 """What of a case decides an output: `input/`, or every file of the case."""
@@ -214,6 +211,14 @@ class Engine(Protocol):
         An item is taken only when a worker is free: the caller stops a run by ending the items. The first
         exception ends everything that is under way and is raised.
         """
+        ...
+
+
+class MakeEngine(Protocol):
+    """Makes the engine of one run."""
+
+    def __call__(self, measure: Measure, concurrency: int, /) -> Engine:
+        """Return an engine that measures a trial by `measure`, with so many under way."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Runner: plan, execute, run_eval. Wires the line and decides nothing."""
+"""Runner: plan, execute, record, run_eval. Puts the stages of the line together."""
 
 import datetime as dt
 import os
@@ -164,10 +164,10 @@ class Runner:
         clock: Clock | None = None,
         progress: Progress | None = None,
         explain: Explain | None = None,
-        engine: MakeEngine = LocalEngine,
+        engine: MakeEngine | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
-        self._engine = engine
+        self._engine = engine or LocalEngine
         self._progress = progress or SilentProgress()
         self._explain = explain
 

@@ -55,7 +55,8 @@ def command(
 ) -> int:
     """Say whether the log proves TASK_CLASS sufficient for a tier. A human promotes.
 
-    Exits with 0 if it is sufficient, with 1 if not, with 4 if there is no run of this agent to judge.
+    Exits with 0 if it is sufficient; with 1 if not; with 2 if a flag, the policy or the bench is wrong; with
+    3 if the log or a case does not hold; with 4 if there is no run of this agent to judge.
     """
     policy = load_policy(Path(tiers))
     if policy is None:

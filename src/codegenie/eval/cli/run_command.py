@@ -119,8 +119,9 @@ def command(
 ) -> int:
     """Run TASK_CLASS against a system under test and report.
 
-    Exits with 0 whenever a complete report was made, however bad the agent was, and with 4 otherwise. A run
-    in which every case is a fault of the bench judged nobody: it is recorded, and exits with 4.
+    Exits with 0 whenever a complete report was made, however bad the agent was; with 2 if a flag, a setting
+    or the bench is wrong; with 3 if a digest or the log does not hold; with 4 if nothing was decided, also
+    if every case is a fault of the bench (that report is recorded); with 130 or 143 if a signal ended it.
     """
     policy = load_policy(Path(tiers))
     options = _options(

@@ -51,8 +51,8 @@ def command(
 ) -> int:
     """Verify the audit log, or a bundle made by `export`, and recompute every number in it.
 
-    Exits with 3 and names the first thing that does not hold, and with 4 if there is no log, or if no output
-    could be judged again although --rescore asked for it.
+    Exits with 0 if everything holds; with 2 if a flag is wrong; with 3 if something does not hold, and names
+    the first such thing; with 4 if there is no log, or if --rescore could judge no output again.
     """
     with log_until_signal(Path(out)) as directory, benches_until_signal(bench_root) as benches:
         verification = Verification(VerifiedLog(directory))
