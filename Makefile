@@ -38,8 +38,9 @@ test: setup-dev ## run every test; fails under 90 % branch coverage
 	@$(BIN)/coverage report
 	@$(BIN)/python scripts/check_coverage.py
 
-wheel: setup-dev ## build the wheel, install it as a new user would, and try it
-	@$(BIN)/python scripts/try_wheel.py
+wheel: setup-dev ## build the wheel twice, write its SBOM, and try it on every Python there is
+	@$(BIN)/python -m scripts.build_wheel
+	@$(BIN)/python -m scripts.try_wheel
 
 mutants: setup-dev ## take each defense away in a copy and see which tests go red
 	@$(BIN)/python scripts/mutants.py
