@@ -1,7 +1,7 @@
 # Every target does its own set-up. A machine needs Python >= 3.11 with venv, and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test wheel mutants check bench lock clean
+.PHONY: help setup setup-dev demo test wheel mutants check audit bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -46,11 +46,11 @@ mutants: setup-dev ## take each defense away in a copy and see which tests go re
 	@$(BIN)/python scripts/mutants.py
 	@$(BIN)/python scripts/proof_notices.py
 
-check: setup-dev ## format, lint, types and import contracts, in seconds
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
-	@$(BIN)/python scripts/check_types.py
-	@$(BIN)/lint-imports --no-logo
+check: setup-dev ## every static check, in seconds: format, lint, types, layers, habits
+	@$(BIN)/python -m scripts.run_checks
+
+audit: setup-dev ## ask a public database for known holes in what is locked (needs a network)
+	@$(BIN)/python -m scripts.audit_locks
 
 bench: setup ## measure the harness against its baselines
 	@$(BIN)/python -m benchmarks
