@@ -1,7 +1,7 @@
 # Every target does its own set-up. A machine needs Python >= 3.11 with venv, and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test wheel mutants check audit bench lock clean
+.PHONY: help setup setup-dev demo test wheel mutants check audit fuzz bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -51,6 +51,9 @@ check: setup-dev ## every static check, in seconds: format, lint, types, layers,
 
 audit: setup-dev ## ask a public database for known holes in what is locked (needs a network)
 	@$(BIN)/python -m scripts.audit_locks
+
+fuzz: setup-dev ## give mutated inputs to every decoder, for a minute (FUZZ="--seconds 600 --seed 7")
+	@$(BIN)/python -m scripts.fuzz $(FUZZ)
 
 bench: setup ## measure the harness against its baselines
 	@$(BIN)/python -m benchmarks
