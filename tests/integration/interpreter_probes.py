@@ -147,6 +147,5 @@ KNOWN_DIFFERENCES: dict[str, str] = {
 """What a program can see of the difference, and the words in which docs/reference/spawning.md says so."""
 if sys.version_info >= (3, 12):
     KNOWN_DIFFERENCES["exit_huge"] = "the interpreter's own complaint about the number is missing"
-if sys.version_info >= (3, 13):
     # There an exception that cannot be shown has as many references in both ways.
     del KNOWN_DIFFERENCES["closed_stderr"]
