@@ -272,7 +272,7 @@ def main() -> int:
         remedy = "on Debian: apt-get install python3-venv"
         print(f"try_wheel: no Python >= 3.11 with venv; {remedy}", file=sys.stderr)
         return 1
-    print(f"tried: Python {', '.join(tried)}; not on this machine: {', '.join(missing) or 'none'}")
+    print(f"tried: Python {', '.join(tried)}; not to be had here: {', '.join(missing) or 'none'}")
     return 0
 
 
