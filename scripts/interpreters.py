@@ -5,6 +5,7 @@ candidate is started, and says itself which Python it is, where it lies, and whe
 environment.
 """
 
+import glob
 import os
 import subprocess
 import sys
@@ -64,8 +65,9 @@ def candidates(version: str, environment: Mapping[str, str]) -> Iterator[str]:
     home = Path(environment.get("HOME", "/nonexistent"))
     places = [Path(environment["PYENV_ROOT"], "versions")] if "PYENV_ROOT" in environment else []
     for place in [*places, *(home / name for name in MANAGED)]:
-        # Sorted by the newest first; whether the name tells the truth, the program says.
-        yield from (str(path) for path in sorted(place.glob(f"*/bin/python{version}"), reverse=True))
+        # The newest first; whether the name tells the truth, the program says. The function of `glob` and not
+        # the method of a path: that one raises where a directory is closed to us.
+        yield from sorted(glob.glob(f"{glob.escape(str(place))}/*/bin/python{version}"), reverse=True)
 
 
 def find(version: str, environment: Mapping[str, str], start: Start = start_here) -> list[Interpreter]:

@@ -78,6 +78,15 @@ def test_the_directory_that_pyenv_is_told_is_looked_into(home: Path) -> None:
     assert [python.version for python in found] == [OTHER]
 
 
+@pytest.mark.parametrize(
+    "place", ["x" * 300, "file/below", "."], ids=["unusable", "not a directory", "empty"]
+)
+def test_a_manager_that_cannot_be_looked_into_has_no_python(home: Path, place: str) -> None:
+    (home / "file").touch()
+
+    assert find(OTHER, {"HOME": str(home), "PYENV_ROOT": str(home / place)}) == []
+
+
 def test_a_python_is_believed_and_not_its_name(home: Path) -> None:
     (home / "bin" / f"python{OTHER}").symlink_to(sys.executable)
 
