@@ -1,7 +1,7 @@
 # Every target does its own set-up. A machine needs Python >= 3.11 with venv, and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test wheel mutants check bench lock clean
+.PHONY: help setup setup-dev demo test wheel mutants check audit fuzz bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -38,18 +38,22 @@ test: setup-dev ## run every test; fails under 90 % branch coverage
 	@$(BIN)/coverage report
 	@$(BIN)/python scripts/check_coverage.py
 
-wheel: setup-dev ## build the wheel, install it as a new user would, and try it
-	@$(BIN)/python scripts/try_wheel.py
+wheel: setup-dev ## build the wheel twice, write its SBOM, and try it on every Python there is
+	@$(BIN)/python -m scripts.build_wheel
+	@$(BIN)/python -m scripts.try_wheel
 
 mutants: setup-dev ## take each defense away in a copy and see which tests go red
 	@$(BIN)/python scripts/mutants.py
 	@$(BIN)/python scripts/proof_notices.py
 
-check: setup-dev ## format, lint, types and import contracts, in seconds
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
-	@$(BIN)/python scripts/check_types.py
-	@$(BIN)/lint-imports --no-logo
+check: setup-dev ## every static check, in seconds: format, lint, types, layers, habits
+	@$(BIN)/python -m scripts.run_checks
+
+audit: setup-dev ## ask a public database for known holes in what is locked (needs a network)
+	@$(BIN)/python -m scripts.audit_locks
+
+fuzz: setup-dev ## give mutated inputs to every decoder, for a minute (FUZZ="--seconds 600 --seed 7")
+	@$(BIN)/python -m scripts.fuzz $(FUZZ)
 
 bench: setup ## measure the harness against its baselines
 	@$(BIN)/python -m benchmarks

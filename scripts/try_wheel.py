@@ -1,10 +1,11 @@
 """Build the wheel, install it as a new user would, and try it where there is no checkout.
 
-    .venv/bin/python scripts/try_wheel.py
+    .venv/bin/python -m scripts.try_wheel
 
-Everything after the build happens in a directory of its own, with an environment of its own and, if this is
-started by root, as an ordinary user. pip runs with its defaults, so it compiles what it installs. The
-dependencies are those of requirements.txt, with their hashes.
+It is tried on every Python of `scripts.interpreters` that this machine has. Everything after the build
+happens in a directory of its own, with an environment of its own and, if this is started by root, as an
+ordinary user. pip runs with its defaults, so it compiles what it installs. The dependencies are those of
+requirements.txt, with their hashes.
 """
 
 import os
@@ -15,13 +16,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts.build_wheel import build, declared_version
+from scripts.interpreters import VERSIONS, Interpreter, ask, find
+from scripts.locks import ROOT
+
 ORDINARY_USER = "nobody"
-STEP_SECONDS = 300
+STEP_SECONDS = 600
+AT_ONCE = 2
 COLUMNS = 80
 # A small bench that the page on benches prints file by file, and the tests run.
 BENCH_PAGE = ROOT / "docs" / "reference" / "bench.md"
@@ -32,8 +39,18 @@ async def solve(case):
     text = open(f"{case.input_dir}/requirements.txt").read()
     return {"files": {"requirements.txt": text.replace("requests==2.31.0", "requests==2.32.2")}}
 """
-USABLE = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))"
-VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
+WARNING = re.compile(r"\b\w*Warning: ")
+# Root's Pythons may lie in a home that is closed to others. In a mount namespace of its own, the trial sees
+# that installation, at its own path, and nothing else of the home.
+OPEN_UP = """\
+set -e
+stage=$1; closed=$2; prefix=$3; shift 3
+mount --bind "$prefix" "$stage"
+mount -t tmpfs -o mode=0755 none "$closed"
+mkdir -p "$prefix"
+mount --bind "$stage" "$prefix"
+exec "$@"
+"""
 
 
 class Failed(Exception):  # noqa: N818 - the end of this program, not an error of the package
@@ -46,12 +63,14 @@ class NewUser:
 
     home: Path
     account: pwd.struct_passwd | None
+    opened: tuple[str, str] | None = None  # a closed directory, and the installation in it that is shown
+    said: list[str] = field(default_factory=list)
 
-    def run(self, argv: Sequence[str], *, may_fail: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run a program in the working directory; print what it said if it failed."""
-        account = self.account
+    def run(self, argv: Sequence[str], *, may_fail: bool = False) -> "subprocess.CompletedProcess[str]":
+        """Run a program in the working directory; fail with what it said if it failed."""
+        account = None if self.opened else self.account
         done = subprocess.run(
-            argv,
+            [*self._with_the_opened(), *argv],
             cwd=self.home / "work",
             env=self.environment(),
             stdin=subprocess.DEVNULL,
@@ -68,23 +87,35 @@ class NewUser:
             raise Failed(f"exit {done.returncode}: {' '.join(argv)}\n{done.stdout}")
         return done
 
+    def _with_the_opened(self) -> list[str]:
+        """Return what makes the closed installation visible, as root, and then becomes the user."""
+        if self.opened is None or self.account is None:
+            return []
+        become = ["setpriv", f"--reuid={self.account.pw_uid}", f"--regid={self.account.pw_gid}"]
+        show = ["unshare", "--mount", "sh", "-c", OPEN_UP, "sh", str(self.home / "stage"), *self.opened]
+        return [*show, *become, "--clear-groups", "--"]
+
     def environment(self) -> dict[str, str]:
         """Return all that such a user's programs are told; nothing of ours, and no PYTHONPATH."""
         return {
-            "PATH": f"{self.home}/venv/bin:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{self.home}/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "HOME": f"{self.home}/work",
             "TMPDIR": str(self.home / "temporary"),
             "LANG": "C.UTF-8",
             "COLUMNS": str(COLUMNS),
+            # What a coming Python will refuse is shown, and fails the trial.
+            "PYTHONWARNINGS": "default",
         }
 
     def codegenie(self, *arguments: str, says: str, code: int = 0) -> None:
-        """Run one command, and demand its exit code and a text that it prints."""
-        done = self.run(["codegenie", "eval", *arguments], may_fail=True)
-        said = f"codegenie eval {' '.join(arguments)}: exit {done.returncode}"
+        """Run one command, and demand its exit code, a text that it prints, and no warning."""
+        done = self.run(["codegenie", *arguments], may_fail=True)
+        said = f"codegenie {' '.join(arguments)}: exit {done.returncode}"
         if done.returncode != code or says not in done.stdout:
             raise Failed(f"{said}, not {code} and {says!r}\n{done.stdout}")
-        print(f"  {said}")
+        if WARNING.search(done.stdout):
+            raise Failed(f"{said}, and it warns\n{done.stdout}")
+        self.said.append(f"  {said}")
 
 
 @contextmanager
@@ -94,7 +125,7 @@ def new_user() -> Iterator[NewUser]:
     home = Path(tempfile.mkdtemp(prefix="codegenie-wheel-"))
     try:
         home.chmod(0o755)
-        for name in ("work", "temporary", "venv"):
+        for name in ("work", "temporary", "venv", "stage"):
             (home / name).mkdir()
             if account is not None:
                 os.chown(home / name, account.pw_uid, account.pw_gid)
@@ -103,35 +134,35 @@ def new_user() -> Iterator[NewUser]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def build(target: Path) -> Path:
-    """Build the wheel with the locked hatchling of our own environment, which needs no network."""
-    argv = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
-    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, timeout=STEP_SECONDS)
-    (wheel,) = target.glob("*.whl")
-    return wheel
+def closed_parent(prefix: str, top: Path = Path("/")) -> str | None:
+    """Return the outermost directory above an installation, and below `top`, that is closed to others."""
+    above = [place for place in reversed(Path(prefix).parents) if place.is_relative_to(top)]
+    return next((str(place) for place in above if not place.stat().st_mode & 0o001), None)
 
 
-def interpreter(user: NewUser) -> tuple[str, str]:
-    """Find a Python that this user can run, and its version: ours may lie in a home closed to others."""
-    ours = os.path.realpath(sys.executable)
-    for name in (ours, "python3.11", "python3.12", "python3.13", "python3"):
-        try:
-            if user.run([name, "-c", USABLE], may_fail=True).returncode == 0:
-                return name, user.run([name, "-c", VERSION]).stdout.strip()
-        except OSError:
-            continue
-    raise Failed(
-        "no Python >= 3.11 with venv that this user can run; on Debian: apt-get install python3-venv"
-    )
+def who_can_run(user: NewUser, found: Interpreter) -> NewUser | None:
+    """Return the user who can start this Python, if need be one who is shown it; None where neither can."""
+    ways = [user]
+    closed = closed_parent(found.prefix) if user.account is not None else None
+    if closed is not None:
+        ways.append(replace(user, opened=(closed, found.prefix)))
+    started = (way for way in ways if ask(found.program, partial(way.run, may_fail=True)) is not None)
+    return next(started, None)
 
 
 def fetch_dependencies(target: Path, version: str) -> None:
     """Fetch what requirements.txt pins, with the settings that pip has here; the new user has none."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "-qq"]
     locked = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / "requirements.txt")]
-    subprocess.run(
-        [*pip, "--python-version", version, "-d", str(target), *locked], check=True, timeout=STEP_SECONDS
+    done = subprocess.run(
+        [*pip, "--python-version", version, "-d", str(target), *locked],
+        capture_output=True,
+        text=True,
+        timeout=STEP_SECONDS,
+        check=False,
     )
+    if done.returncode:
+        raise Failed(f"cannot fetch the dependencies for Python {version}\n{done.stdout}{done.stderr}")
 
 
 def install(user: NewUser, python: str, wheel: Path, packages: Path) -> None:
@@ -164,19 +195,22 @@ def write_bench(user: NewUser) -> None:
 
 def first_steps(user: NewUser) -> None:
     """Do what the README says, in a directory that is empty."""
-    user.codegenie("demo", says="Next: codegenie eval run dependency-pin")
-    user.codegenie("list", says="dependency-pin  12 cases; minimum bronze 8; shipped with codegenie")
-    user.codegenie("doctor", says="auto takes")
+    user.codegenie("--version", says=f"codegenie, version {declared_version()}\n")
+    user.codegenie("eval", "demo", says="Next: codegenie eval run dependency-pin")
+    shipped = "dependency-pin  12 cases; minimum bronze 8; shipped with codegenie"
+    user.codegenie("eval", "list", says=shipped)
+    user.codegenie("eval", "doctor", says="auto takes")
     write_bench(user)
-    user.codegenie("tiers", "--write", says="trust-tiers.yaml is written")
-    user.codegenie("digest", BENCH, "--write", says="cases/digests.yaml is written")
-    user.codegenie("fence", says="clean: 1 task class, 1 case")
-    user.codegenie("list", says=f"{BENCH}  1 case")
-    user.codegenie("run", BENCH, "--sut", "oracle", says="passed           1 of 1 case")
-    user.codegenie("run", "dependency-pin", "--sut", "python:my_agent:solve", says="of 12 cases")
-    user.codegenie("verify", "--rescore", says="verified      4 records, 2 runs")
-    user.codegenie("promote-verdict", "dependency-pin", "--tier", "bronze", says="insufficient", code=1)
-    user.codegenie("show", "latest", says="dependency-pin")
+    user.codegenie("eval", "tiers", "--write", says="trust-tiers.yaml is written")
+    user.codegenie("eval", "digest", BENCH, "--write", says="cases/digests.yaml is written")
+    user.codegenie("eval", "fence", says="clean: 1 task class, 1 case")
+    user.codegenie("eval", "list", says=f"{BENCH}  1 case")
+    user.codegenie("eval", "run", BENCH, "--sut", "oracle", says="passed           1 of 1 case")
+    user.codegenie("eval", "run", "dependency-pin", "--sut", "python:my_agent:solve", says="of 12 cases")
+    user.codegenie("eval", "verify", "--rescore", says="verified      4 records, 2 runs")
+    verdict = ("promote-verdict", "dependency-pin", "--tier", "bronze")
+    user.codegenie("eval", *verdict, says="insufficient", code=1)
+    user.codegenie("eval", "show", "latest", says="dependency-pin")
 
 
 def check_traces(user: NewUser, before: list[Path]) -> None:
@@ -186,25 +220,59 @@ def check_traces(user: NewUser, before: list[Path]) -> None:
         raise Failed(f"left behind: {left or 'something in the installed package'}")
 
 
-def main() -> int:
-    """Do all of it; return the exit status."""
-    try:
-        with new_user() as user:
-            packages = user.home / "packages"
-            packages.mkdir()
-            wheel = build(packages)
-            python, version = interpreter(user)
-            who = "this user" if user.account is None else user.account.pw_name
-            print(f"{wheel.name}, installed by {who} with Python {version}:")
+def try_version(version: str, wheel: Path) -> str | None:
+    """Try the wheel on one version of Python; return what to report, or None where it cannot be had."""
+    with new_user() as somebody:
+        for found in find(version, os.environ):
+            user = who_can_run(somebody, found)
+            if user is not None:
+                break
+        else:
+            return None
+        packages = user.home / "packages"
+        packages.mkdir()
+        shutil.copy(ROOT / "requirements.txt", packages)
+        own_wheel = Path(shutil.copy(wheel, packages))
+        try:
             fetch_dependencies(packages, version)
-            shutil.copy(ROOT / "requirements.txt", packages)
-            install(user, python, wheel, packages)
+            install(user, found.program, own_wheel, packages)
             before = installed_files(user)
             first_steps(user)
             check_traces(user, before)
+        except (Failed, subprocess.TimeoutExpired) as failure:
+            raise Failed(f"Python {version}, {found.program}: {failure}") from None
+    who = "this user" if user.account is None else user.account.pw_name
+    return "\n".join([f"{wheel.name}, installed by {who} with Python {version}:", *user.said])
+
+
+def try_all(wheel: Path) -> list[str]:
+    """Try the wheel on every version there is, two at a time; return the versions that there are not."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        tried = {version: pool.submit(try_version, version, wheel) for version in VERSIONS}
+        missing = []
+        for version, trial in tried.items():
+            report = trial.result()
+            if report is None:
+                missing.append(version)
+            else:
+                print(report, flush=True)
+    return missing
+
+
+def main() -> int:
+    """Do all of it; return the exit status."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="codegenie-wheel-") as directory:
+            missing = try_all(build(Path(directory)))
     except Failed as failure:
         print(f"try_wheel: {failure}", file=sys.stderr)
         return 1
+    tried = [version for version in VERSIONS if version not in missing]
+    if not tried:
+        remedy = "on Debian: apt-get install python3-venv"
+        print(f"try_wheel: no Python >= 3.11 with venv; {remedy}", file=sys.stderr)
+        return 1
+    print(f"tried: Python {', '.join(tried)}; not to be had here: {', '.join(missing) or 'none'}")
     return 0
 
 

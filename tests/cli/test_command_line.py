@@ -44,6 +44,18 @@ def test_help_and_version_are_printed_and_end_well(arguments: list[str], here: P
     assert "Usage: codegenie" in said.out or __version__ in said.out
 
 
+def test_the_version_is_all_that_is_printed_and_costs_no_heavy_package(tmp_path: Path) -> None:
+    heavy = {"pydantic", "numpy", "blake3", "yaml"}
+    program = (
+        "import sys\nfrom codegenie.__main__ import main\nsys.argv = ['codegenie', '--version']\n"
+        f"try:\n    main()\nfinally:\n    assert not {heavy!r} & sys.modules.keys()\n"
+    )
+
+    done = call([sys.executable, "-c", program], tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"codegenie, version {__version__}\n", "")
+
+
 @pytest.mark.parametrize("arguments", [[], ["eval"]])
 def test_no_command_at_all_is_a_usage_error_that_names_the_help(
     arguments: list[str], capsys: Capture

@@ -10,7 +10,6 @@ import importlib
 import inspect
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 
 from codegenie.eval import errors, models, ports
 from codegenie.eval.limits import LIMITS
+from scripts.check_links import dead_links
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -44,39 +44,9 @@ def text_of(page: str) -> str:
 # Links.
 
 
-def slug(heading: str) -> str:
-    """Return the anchor that a heading gets where these pages are read."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def anchors(text: str) -> set[str]:
-    return {slug(heading) for heading in re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)}
-
-
-def dead_links(page: Path, text: str) -> Iterator[str]:
-    for target in LINK.findall(FENCE.sub("", text)):
-        path, _, anchor = target.partition("#")
-        if re.match(r"[a-z]+:", target):
-            continue
-        found = (page.parent / path).resolve() if path else page
-        if not found.is_relative_to(ROOT) or not found.exists():
-            yield f"{target}: no such file"
-        elif anchor and anchor not in anchors(found.read_text(encoding="utf-8")):
-            yield f"{target}: no such heading"
-
-
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert list(dead_links(page, page.read_text(encoding="utf-8"))) == []
-
-
-def test_a_link_that_leads_nowhere_is_found() -> None:
-    text = "[a](index.md) [b](gone.md) [c](index.md#not-yet) [d](index.md#gone) [e](https://host.invalid/)"
-
-    assert list(dead_links(DOCS / "x.md", text)) == [
-        "gone.md: no such file",
-        "index.md#gone: no such heading",
-    ]
 
 
 def test_the_index_leads_to_every_page() -> None:
@@ -274,11 +244,3 @@ def test_every_module_has_its_sentence_in_the_architecture() -> None:
     modules = {path.stem for path in (SOURCE / "eval").glob("*") if path.suffix == ".py" or path.is_dir()}
 
     assert modules - {"__init__", "__pycache__"} - set(re.findall(r"\*\*`(\w+)`\*\*", chapter)) == set()
-
-
-def test_every_declared_dependency_has_its_reason() -> None:
-    metadata = project()["project"]
-    dev = metadata["optional-dependencies"]["dev"]
-    declared = {re.split(r"[<>=]", line)[0] for line in [*metadata["dependencies"], *dev]}
-
-    assert first_cells(text_of("reference/dependencies.md")) == declared

@@ -1,4 +1,4 @@
-"""The ceilings on the shape of the source, and what a lock file may hold.
+"""The ceilings on the shape of the source.
 
 Medians look alike in every codebase; taste shows in the longest file, the deepest nesting and the
 widest signature, so it is those that are bounded. Each rule is a function from one parsed module to its
@@ -7,7 +7,6 @@ findings. It is run on the whole source, and on a specimen that breaks it, so th
 
 import ast
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -279,67 +278,3 @@ def test_a_ceiling_is_found_broken_when_it_is_and_only_then(
 ) -> None:
     assert [module for module in broken if not list(rule(module))] == []
     assert [(module, list(rule(module))) for module in kept if list(rule(module))] == []
-
-
-LOCKS = ("requirements.txt", "requirements-dev.txt")
-REQUIREMENT = re.compile(
-    r"(?P<name>[a-z0-9][a-z0-9-]*)==(?P<version>[0-9][A-Za-z0-9.]*)"
-    r"(?: ; [^\\@]+?)?(?: --hash=sha256:[0-9a-f]{64})+"
-)
-
-
-def lock_entries(text: str) -> list[str]:
-    """Return the logical lines of a lock file without its comments."""
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    return [re.sub(r"\s+", " ", line).strip() for line in "\n".join(lines).replace("\\\n", " ").split("\n")]
-
-
-def lock_faults(text: str) -> list[str]:
-    """Return every entry that is no pinned and hashed requirement, and every comment that names a place."""
-    comments = [line for line in text.splitlines() if line.startswith("#") and "/" in line]
-    return comments + [entry for entry in lock_entries(text) if not REQUIREMENT.fullmatch(entry)]
-
-
-def pins(text: str) -> dict[str, str]:
-    found = [REQUIREMENT.fullmatch(entry) for entry in lock_entries(text)]
-    return {match["name"]: match["version"] for match in found if match}
-
-
-def declared(requirements: list[str]) -> set[str]:
-    names = [re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0] for requirement in requirements]
-    return {re.sub(r"[-_.]+", "-", name).lower() for name in names}
-
-
-@pytest.mark.parametrize("lock", LOCKS)
-def test_a_lock_holds_pinned_and_hashed_requirements_and_no_addresses(lock: str) -> None:
-    assert lock_faults((ROOT / lock).read_text(encoding="utf-8")) == []
-
-
-GOOD_LOCK = "# a comment\nrich==15.0.0 ; sys_platform == 'linux' \\\n    --hash=sha256:" + "0" * 64
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "--index-url https://index.invalid/simple",
-        "-i https://index.invalid/simple",
-        "--find-links wheels",
-        "rich==15.0.0",
-        "rich>=15 --hash=sha256:" + "0" * 64,
-        "rich @ file:///wheels/rich.whl --hash=sha256:" + "0" * 64,
-        "# from /wheels",
-    ],
-)
-def test_a_lock_with_an_address_or_without_a_hash_is_refused(fault: str) -> None:
-    assert lock_faults(GOOD_LOCK) == []
-    assert lock_faults(f"{GOOD_LOCK}\n{fault}") == [fault]
-
-
-def test_the_locks_agree_with_each_other_and_hold_all_that_is_declared() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    runtime, development = (pins((ROOT / lock).read_text(encoding="utf-8")) for lock in LOCKS)
-    needed = declared(project["project"]["dependencies"]) | declared(project["build-system"]["requires"])
-
-    assert needed - runtime.keys() == set()
-    assert declared(project["project"]["optional-dependencies"]["dev"]) - development.keys() == set()
-    assert runtime.items() - development.items() == set()

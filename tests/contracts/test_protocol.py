@@ -42,7 +42,7 @@ def spelled_keys(tree: ast.AST) -> Iterator[ast.expr]:
             yield from (key for key in node.keys if key is not None)
         elif isinstance(node, ast.Subscript):
             yield node.slice
-        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+        elif isinstance(node, ast.Compare) and type(node.ops[0]).__name__.endswith("In"):
             yield node.left
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "get":
             yield from node.args[:1]

@@ -11,6 +11,8 @@ from typing import Any
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.ports import SutResult
 
+_NOT_FINITE = "Out of range float values are not JSON compliant"
+
 
 class NothingReturned(TypeError):  # noqa: N818 - its name is shown, and says what happened
     """A system under test returned None: perhaps it has changed the files of its copy instead."""
@@ -25,12 +27,22 @@ def encode_result(result: object) -> bytes:
         "usage": None if wrapped.usage is None else dict(wrapped.usage),
     }
     _check_keys(document, LIMITS.nesting)
-    raw = json.dumps(document, allow_nan=False, ensure_ascii=False, default=_refuse).encode()
+    raw = _written(document).encode()
     if len(raw) > LIMITS.sut_output_bytes:
         raise ValueError(
             f"returned {len(raw)} bytes of JSON, more than the {LIMITS.sut_output_bytes} allowed"
         )
     return raw
+
+
+def _written(document: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(document, allow_nan=False, ensure_ascii=False, default=_refuse)
+    except ValueError as error:
+        # Newer Pythons add the number; the same agent is to fail with the same words on each.
+        if str(error).startswith(_NOT_FINITE):
+            raise ValueError(_NOT_FINITE) from None
+        raise
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
