@@ -16,7 +16,8 @@ import codegenie
 from tests.portfolio.stage import unmeasured
 from tests.portfolio.table import ROOT
 
-_USER = 61777
+# One for each worker, and none that the machine knows.
+_USER = 61777 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _NEEDED = sorted({str(ROOT), sys.prefix, sys.base_prefix, str(Path(codegenie.__file__).parent)})
 _OPEN_UP = r"""
 set -e

@@ -1,8 +1,5 @@
 """Every scenario beyond the story, three times: with its defense, without it, and as its benign twin."""
 
-import os
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,11 +7,20 @@ import pytest
 from tests.portfolio.stage import ATTACKS, TWINS, Outcome, set_the_stage
 from tests.portfolio.switching import play_without_defense
 from tests.portfolio.table import DRIVER, Scenario, read_portfolio
+from tests.sampling import one_machine
 
 PORTFOLIO = read_portfolio()
 SCENARIOS = [scenario for scenario in PORTFOLIO.scenarios.values() if scenario.driver == DRIVER]
 set_the_stage(scenario.surface for scenario in SCENARIOS)
-every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+# Attacks on the time of others: beside each other, one would be counted for the other.
+OF_ONE_MACHINE = {"time_of_a_sibling", "time_of_everybody"}
+every_scenario = pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(scenario, id=scenario.name, marks=one_machine if scenario.name in OF_ONE_MACHINE else ())
+        for scenario in SCENARIOS
+    ],
+)
 
 
 @every_scenario
@@ -33,32 +39,7 @@ def test_the_benign_twin_passes(scenario: Scenario, tmp_path: Path) -> None:
     assert Outcome(outcome.met, outcome.harm) == Outcome(scenario.twin)
 
 
-@pytest.fixture(scope="module")
-def without_defense(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Mapping[str, Future[Outcome]]]:
-    """Play every attack that is asked for in a process of its own, some at a time; most wait for a start."""
-    asked: list[Scenario] = [
-        item.callspec.params["scenario"]  # type: ignore[misc]
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and "without_defense" in item.fixturenames
-    ]
-    with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
-        yield {
-            scenario.name: pool.submit(
-                play_without_defense,
-                scenario,
-                PORTFOLIO.switches[scenario.defense],
-                tmp_path_factory.mktemp(scenario.name[:40]),
-            )
-            for scenario in asked
-        }
-        pool.shutdown(cancel_futures=True)
-
-
 @every_scenario
-def test_an_attack_succeeds_without_its_defense(
-    scenario: Scenario, without_defense: Mapping[str, Future[Outcome]]
-) -> None:
-    outcome = without_defense[scenario.name].result()
+def test_an_attack_succeeds_without_its_defense(scenario: Scenario, tmp_path: Path) -> None:
+    outcome = play_without_defense(scenario, PORTFOLIO.switches[scenario.defense], tmp_path)
     assert outcome.harm is not None, f"theater: it met {outcome.met!r} although the defense is off"
