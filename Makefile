@@ -1,7 +1,7 @@
 # Every target does its own set-up. A machine needs Python >= 3.11 with venv, and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test wheel mutants check audit fuzz bench lock clean
+.PHONY: help setup setup-dev demo test test-rest test-all wheel mutants check audit fuzz bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,6 +17,10 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 LOCKED := --require-hashes --only-binary :all:
 
+# Tests run in one worker per processor. Those that share something of the machine stay in one of them.
+WORKERS ?= auto
+PARALLEL := --numprocesses $(WORKERS) --dist loadgroup
+
 # One lock for every platform and every Python that we support; hashes, and no addresses.
 COMPILE := $(UV) pip compile --no-config --quiet --universal --python-version 3.11 \
 	--fork-strategy fewest --generate-hashes --no-header --no-annotate pyproject.toml
@@ -31,12 +35,19 @@ setup-dev: $(VENV)/.stamp-dev ## ... and with what a developer needs
 demo: setup ## run the main job on the shipped bench, offline
 	@$(BIN)/codegenie eval demo
 
-test: setup-dev ## run every test; fails under 90 % branch coverage
+test: setup-dev ## run every test in its usual way; fails under 90 % branch coverage
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest
+	@$(BIN)/coverage run -m pytest $(PARALLEL)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 	@$(BIN)/python scripts/check_coverage.py
+
+test-rest: setup-dev ## run what repeats a test in another way, and `make test` leaves out
+	@$(BIN)/python -m pytest $(PARALLEL) -m all_ways
+
+test-all: ## run both
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-rest
 
 wheel: setup-dev ## build the wheel twice, write its SBOM, and try it on every Python there is
 	@$(BIN)/python -m scripts.build_wheel

@@ -45,7 +45,7 @@ def call(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        argv, cwd=cwd, env=env or environment(), capture_output=True, text=True, timeout=120, check=False
+        argv, cwd=cwd, env=env or environment(), capture_output=True, text=True, timeout=240, check=False
     )
 
 

@@ -2,14 +2,17 @@
 
 import json
 import shutil
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from codegenie.eval.cli import run_command_line
 from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
+
+if TYPE_CHECKING:
+    # Attacks are played in processes of their own, which need no pytest and would wait for its import.
+    import pytest
 
 UNITS = 14
 """As few as can certify 0.8."""
@@ -70,13 +73,12 @@ class Desk:
     """A directory to work in, and the command line called from there."""
 
     directory: Path
-    capture: pytest.CaptureFixture[str]
+    capture: "pytest.CaptureFixture[str]"
 
     def ask(self, command: str, *arguments: str) -> Said:
         """Call `codegenie eval` in the directory."""
         self.capture.readouterr()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(self.directory)
+        with chdir(self.directory):
             code = run_command_line(["eval", command, *arguments])
         out, err = self.capture.readouterr()
         return Said(code, out, err)

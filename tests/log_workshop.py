@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -114,6 +115,14 @@ def verified(log: Path) -> VerifiedLog:
 def record_files(log: Path) -> list[Path]:
     """Return the records of a log in order."""
     return sorted(log.glob("*.json"))
+
+
+def wait_for_head(log: Path, records: int) -> None:
+    """Wait until HEAD counts so many records; it follows each of them a moment later."""
+    deadline = time.monotonic() + 120
+    while int((log / "HEAD").read_bytes().split()[0]) < records:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def read_records(log: Path) -> list[dict[str, Any]]:

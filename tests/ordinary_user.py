@@ -3,11 +3,11 @@
 The kernel does not count the processes of root. So where tests run as root, the program gets a user that
 exists for it alone, and whatever it does to processes, it does to those of its namespace. What it has to read
 may lie in a closed directory, such as root's home: there it sees that part of it, and no other. Where tests
-run as an ordinary user, the program runs as the same one, with so many processes beside those that are there.
+run as an ordinary user, the program runs as the same one in a user namespace of its own: there the kernel
+counts the processes of that namespace alone, and a neighbour's do not count.
 """
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +16,8 @@ import codegenie
 from tests.portfolio.stage import unmeasured
 from tests.portfolio.table import ROOT
 
-_USER = 61777
+# One for each worker, and none that the machine knows.
+_USER = 61777 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _NEEDED = sorted({str(ROOT), sys.prefix, sys.base_prefix, str(Path(codegenie.__file__).parent)})
 _OPEN_UP = r"""
 set -e
@@ -42,23 +43,10 @@ def _closed() -> dict[str, str]:
     return {"CLOSED": " ".join(map(str, closed)), "BEHIND": " ".join(behind)}
 
 
-def _tasks_of_this_user() -> int:
-    found = 0
-    for number in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            lines = Path(f"/proc/{number}/status").read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            continue
-        fields = dict(line.split(":", 1) for line in lines if ":" in line)
-        if int(fields["Uid"].split()[0]) == os.getuid():
-            found += int(fields["Threads"])
-    return found
-
-
 def run_as_ordinary_user(
     module: str, room: Path, tasks: int, *arguments: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run `python -m MODULE ROOM ARGUMENTS` as a user who may have so many processes and threads more.
+    """Run `python -m MODULE ROOM ARGUMENTS` as a user who may have so many processes and threads.
 
     The room lies where that user can enter, and so not below a directory of pytest.
     """
@@ -72,8 +60,8 @@ def run_as_ordinary_user(
         shell = ["sh", "-c", _OPEN_UP, "sh", str(stage), str(_USER), str(tasks)]
         program = [*unshare, "--kill-child", *shell, *program]
     else:
-        limit = min(_tasks_of_this_user() + tasks, resource.getrlimit(resource.RLIMIT_NPROC)[1])
-        program = ["prlimit", f"--nproc={limit}", *program]
+        own = ["--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        program = ["unshare", *own, "prlimit", f"--nproc={tasks}", *program]
     return subprocess.run(
         program, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False
     )

@@ -45,4 +45,4 @@ def on_a_terminal(
         pass  # Linux tells the end of a terminal by EIO
     os.close(ours)
     # What the terminal itself adds to a line feed is not ours.
-    return process.wait(timeout=30), written.decode().replace("\r\n", "\n")
+    return process.wait(timeout=120), written.decode().replace("\r\n", "\n")

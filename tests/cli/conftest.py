@@ -7,6 +7,12 @@ import pytest
 from tests.bench_builder import TASK_CLASS
 from tests.command_line import call, eval_argv
 from tests.evidence_desk import Desk, copied, furnish
+from tests.proved_once import set_up_and_proved_once
+
+
+@pytest.fixture(autouse=True)
+def _class_is_proved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codegenie.eval.isolation.proof._set_up_and_proved", set_up_and_proved_once)
 
 
 @pytest.fixture(scope="session")

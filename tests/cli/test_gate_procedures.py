@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
 from tests.command_line import environment, eval_argv
 from tests.evidence_desk import POLICY, UNITS, Desk, Said
 from tests.hostile.workshop import ShiftedClock
-from tests.log_workshop import forge, record_files, record_run
+from tests.log_workshop import forge, record_files, record_run, wait_for_head
 
 RIGHT = "python:agents:right"
 
@@ -36,10 +35,7 @@ def killed_run(desk: Desk) -> str:
     write_agent(desk, "import time; time.sleep(60)")
     argv = eval_argv("run", TASK_CLASS, "--sut", RIGHT, "-q")
     process = subprocess.Popen(argv, cwd=desk.directory, env=environment(), stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while len(record_files(desk.log)) == before:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for_head(desk.log, before + 1)
     process.send_signal(signal.SIGKILL)
     process.wait()
     return desk.run_id
@@ -293,10 +289,7 @@ def test_an_agent_is_not_barred_by_a_run_that_was_given_up_and_waived(desk: Desk
     )
     argv = eval_argv("run", TASK_CLASS, "--sut", RIGHT, "-q", "--no-cache")
     process = subprocess.Popen(argv, cwd=desk.directory, env=environment(), stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while len(record_files(desk.log)) == 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for_head(desk.log, 3)
     process.send_signal(signal.SIGKILL)
     process.wait()
     run = desk.run_id
@@ -326,10 +319,7 @@ def test_only_a_run_that_is_open_and_dead_is_given_up(desk: Desk) -> None:
     argv = eval_argv("run", TASK_CLASS, "--sut", RIGHT, "-q")
     process = subprocess.Popen(argv, cwd=desk.directory, env=environment(), stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 60
-        while len(record_files(desk.log)) == 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for_head(desk.log, 3)
         assert desk.ask("abandon", "latest", "--because", "x", "--json").refusal == (4, "HarnessFailure")
     finally:
         process.kill()

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
 from tests.command_line import environment, eval_argv
 from tests.evidence_desk import UNITS, Desk, Said
-from tests.log_workshop import forge, record_files
+from tests.log_workshop import forge, record_files, wait_for_head
 
 WHOLE = ("right", "--sut-version", "1")
 
@@ -266,10 +265,7 @@ def test_a_start_that_was_killed_counts_until_the_same_command_finishes_it(desk:
     (desk.directory / "agents.py").write_text(slow, encoding="utf-8")
     argv = eval_argv("run", TASK_CLASS, "--sut", "python:agents:right", "--sut-version", "9", "-q")
     process = subprocess.Popen(argv, cwd=desk.directory, env=environment(), stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while len(record_files(desk.log)) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for_head(desk.log, 3)
     process.send_signal(signal.SIGKILL)
     process.wait()
     started = json.loads(record_files(desk.log)[2].read_bytes())["run_id"]

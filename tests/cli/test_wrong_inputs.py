@@ -14,6 +14,7 @@ import pytest
 from codegenie.eval.cli import run_command_line
 from tests.cli import wrong_cases, wrong_flags, wrong_python_files, wrong_trees, wrong_yaml_files
 from tests.cli.refusals import RUN, Refusal
+from tests.sampling import sampled
 from tests.stub_bench import CASES, Edit, copy_stub
 
 TABLE = [
@@ -83,6 +84,18 @@ def test_what_is_wrong_is_refused(
     assert row.says in error["message"]
     assert all(text is None or text.isprintable() for text in error.values())
     assert said.err == ""
+
+
+FIRST_OF_ITS_ERROR = {row.error: row for row in reversed(TABLE)}
+
+
+@pytest.mark.parametrize("row", sampled(TABLE, lambda row: FIRST_OF_ITS_ERROR[row.error] is row))
+def test_what_is_wrong_is_refused_in_words(
+    row: Refusal, bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row.edit(bench)
+    for name, value in row.environment:
+        monkeypatch.setenv(name, value)
 
     assert run_command_line(row.argv) == row.code
     plain = capsys.readouterr()

@@ -3,6 +3,8 @@
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tests.portfolio.table import (
     ROOT,
     SOURCE,
     STORY,
+    Edit,
     Fixture,
     Restriction,
     Scenario,
@@ -29,10 +32,6 @@ STORIES = [scenario for scenario in SCENARIOS if scenario.surface == STORY]
 ATTACK_ROOMS = ROOT / "tests" / "hostile" / "attacks"
 EVERY_SWITCH = [*PORTFOLIO.switches.values(), *PORTFOLIO.restrictions.values()]
 CONFINEMENT = SOURCE / "isolation" / "confinement"
-every_switch = pytest.mark.parametrize("switch", EVERY_SWITCH, ids=lambda switch: switch.name)
-every_restriction = pytest.mark.parametrize(
-    "restriction", PORTFOLIO.restrictions.values(), ids=lambda restriction: restriction.name
-)
 
 set_the_stage(scenario.surface for scenario in SCENARIOS)
 
@@ -41,30 +40,84 @@ def test_every_defense_that_a_scenario_names_has_a_switch_and_every_switch_a_sce
     assert {scenario.defense for scenario in SCENARIOS} == PORTFOLIO.switches.keys()
 
 
-@every_switch
-def test_a_switch_fits_the_production_code_in_exactly_one_place(switch: Switch) -> None:
-    assert switch.edits
+def misfits(switch: Switch) -> Iterator[str]:
+    """Say where a switch does not fit the production code; if it fits, say nothing."""
+    if not switch.edits:
+        yield f"{switch.name}: it edits nothing"
     for edit in switch.edits:
         text = (SOURCE / edit.file).read_text(encoding="utf-8")
-        assert text.count(edit.old) == 1, f"{edit.file}: {edit.old!r}"
-        assert edit.new != edit.old
-        ast.parse(text.replace(edit.old, edit.new))
+        if text.count(edit.old) != 1:
+            yield f"{switch.name}: {edit.file} holds {edit.old!r} {text.count(edit.old)} times"
+        elif edit.new == edit.old:
+            yield f"{switch.name}: {edit.file} stays as it is"
+        elif not _is_python(text.replace(edit.old, edit.new)):
+            yield f"{switch.name}: {edit.file} is not Python any more"
 
 
-@every_switch
-def test_a_switch_cites_an_adr_that_exists(switch: Switch) -> None:
-    assert list((ROOT / "docs" / "adr").glob(f"{switch.adr}-*.md"))
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
 
 
-@every_restriction
-def test_a_restriction_names_tests_that_exist(restriction: Restriction) -> None:
-    assert restriction.tests
+def test_a_switch_fits_the_production_code_in_exactly_one_place() -> None:
+    assert [misfit for switch in EVERY_SWITCH for misfit in misfits(switch)] == []
+
+
+BROKEN_SWITCHES = {
+    "no edit at all": ((), "edits nothing"),
+    "a text that does not occur": ((Edit("errors.py", "no such text", "other"),), "0 times"),
+    "a text that occurs twice": ((Edit("errors.py", "class ", "klass "),), " times"),
+    "the same text again": ((Edit("errors.py", "class EvalError", "class EvalError"),), "stays as it is"),
+    "a broken statement": ((Edit("errors.py", "class EvalError", "class class"),), "not Python"),
+    "a good edit and a bad one": (
+        (Edit("errors.py", "class EvalError", "class Other"), Edit("limits.py", "no such text", "")),
+        "limits.py holds",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN_SWITCHES)
+def test_a_switch_that_does_not_fit_is_named(how: str) -> None:
+    edits, said = BROKEN_SWITCHES[how]
+    (misfit,) = misfits(Switch("broken", "nothing", "0018", edits))
+    assert misfit.startswith("broken: ")
+    assert said in misfit
+
+
+def test_a_switch_cites_an_adr_that_exists() -> None:
+    known = {file.name[:4] for file in (ROOT / "docs" / "adr").glob("[0-9][0-9][0-9][0-9]-*.md")}
+    assert [f"{switch.name}: ADR-{switch.adr}" for switch in EVERY_SWITCH if switch.adr not in known] == []
+
+
+def absent_tests(restriction: Restriction) -> Iterator[str]:
+    """Name the tests of a restriction that are in no file."""
+    if not restriction.tests:
+        yield f"{restriction.name}: it names no test"
     for test in restriction.tests:
         file, _, name = test.partition("::")
-        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-        assert name.partition("[")[0] in {
-            node.name for node in tree.body if isinstance(node, ast.FunctionDef)
-        }
+        if name.partition("[")[0] not in _functions(ROOT / file):
+            yield f"{restriction.name}: {test}"
+
+
+@cache
+def _functions(file: Path) -> frozenset[str]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+def test_a_restriction_names_tests_that_exist() -> None:
+    restrictions = PORTFOLIO.restrictions.values()
+    assert [missing for each in restrictions for missing in absent_tests(each)] == []
+
+
+@pytest.mark.parametrize("tests", [(), ("tests/contracts/test_portfolio.py::test_of_nothing[a]",)])
+def test_a_restriction_without_its_test_is_named(tests: tuple[str, ...]) -> None:
+    restriction = Restriction("untested", "nothing", "0018", (), tests)
+    (missing,) = absent_tests(restriction)
+    assert missing.startswith("untested: ")
 
 
 def test_every_part_of_the_confinement_has_a_restriction() -> None:

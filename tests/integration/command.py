@@ -30,7 +30,7 @@ def run(
 ) -> tuple[int, str, str]:
     """Run the command to its end; return exit code, stdout and stderr."""
     process = start(arguments, directory, environment)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=240)
     return process.returncode, stdout.decode(), stderr.decode()
 
 
@@ -63,7 +63,7 @@ def keepers_for(directory: Path) -> list[int]:
     return found
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
+def wait_until(condition: Callable[[], object], seconds: float = 120.0) -> bool:
     """Wait for something to become true; say whether it did."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -21,7 +21,7 @@ from tests.portfolio.table import ROOT
 RUBRIC = """\
 import os, time
 if os.path.exists("expected/hang.txt"):
-    time.sleep(45)
+    time.sleep(280)
 print('{"passed": true, "score": 1, "breakdown": {}, "failure_modes": []}')
 """
 # A second and more: an ordinary case of a busy machine sleeps for less.
@@ -31,7 +31,7 @@ SLEEPS, REST = "b-sleeps", ("a-first", "c-then", "d-last")
 
 def bench(directory: Path) -> None:
     cases = [CaseFiles(name) for name in REST]
-    cases.append(CaseFiles(SLEEPS, {"expected/hang.txt": "x"}, {"rubric_wall_clock_seconds": 40}))
+    cases.append(CaseFiles(SLEEPS, {"expected/hang.txt": "x"}, {"rubric_wall_clock_seconds": 300}))
     write_bench(directory / "bench", RUBRIC, cases)
     (directory / "tmp").mkdir()
 
@@ -63,7 +63,9 @@ def a_run(isolation: IsolationClass, directory: Path) -> "Iterator[tuple[subproc
     try:
         # The case that sleeps is there when one copy does nothing else for as long as no other would.
         found: list[int] = []
-        assert seconds_until(lambda: sleeping(process.pid, found), patience=60) is not None, "never under way"
+        assert seconds_until(lambda: sleeping(process.pid, found), patience=240) is not None, (
+            "never under way"
+        )
         yield process, found[-1]
     finally:
         process.kill()
@@ -103,7 +105,7 @@ def test_a_run_whose_zygote_or_guardian_is_killed_ends_with_every_case_typed(
         zygote = parent_of(copy)
         os.kill(zygote if victim == "zygote" else parent_of(zygote), signal.SIGKILL)
         # Had nobody noticed, the case would end at its deadline, and with another code.
-        stdout, stderr = process.communicate(timeout=120)
+        stdout, stderr = process.communicate(timeout=240)
 
     found = scores(stdout)
     assert sorted(found) == sorted([SLEEPS, *REST]), stderr
@@ -124,7 +126,7 @@ def test_a_signal_to_the_harness_leaves_neither_process_nor_directory(
         tree = tree_below(process.pid)
         assert len(tree) == 3
         process.send_signal(number)
-        stdout, _ = process.communicate(timeout=30)
+        stdout, _ = process.communicate(timeout=240)
         assert seconds_until(lambda: not any(map(is_alive, tree))) is not None
         assert seconds_until(lambda: not list((tmp_path / "tmp").iterdir())) is not None
 

@@ -28,6 +28,10 @@ from tests.confinement_workshop import (
     use_edited_guardian,
 )
 from tests.ordinary_user import run_as_ordinary_user
+from tests.sampling import one_machine
+
+# They count the processes of a user.
+pytestmark = one_machine
 
 each_isolation_class = pytest.mark.parametrize("isolation", ["namespace", "landlock", "subprocess"])
 FEW = 60

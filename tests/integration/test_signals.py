@@ -70,9 +70,9 @@ def test_a_signal_ends_the_run_in_seconds_with_everything_finished_kept(
     process = begin(tmp_path, phase, "--json")
     sent = time.monotonic()
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=120)
 
-    assert time.monotonic() - sent < 10
+    assert time.monotonic() - sent < 40
     assert process.returncode == code
     assert b"Traceback" not in stderr
     report: dict[str, Any] = json.loads(stdout)["report"]
@@ -91,7 +91,7 @@ def test_a_second_signal_changes_nothing_but_the_mood(tmp_path: Path) -> None:
     for _ in range(3):
         process.send_signal(signal.SIGINT)
         time.sleep(0.005)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=120)
 
     assert process.returncode == 130
     assert b"INCOMPLETE" in stdout
@@ -107,7 +107,7 @@ def test_a_signal_while_the_agent_is_imported_ends_the_run_too(tmp_path: Path) -
     process = start(["eval", "run", TASK_CLASS, "--sut", "python:agent:solve", "--json"], tmp_path)
     assert wait_until((tmp_path / "importing").exists)
     process.send_signal(signal.SIGTERM)
-    stdout, _ = process.communicate(timeout=20)
+    stdout, _ = process.communicate(timeout=120)
 
     assert process.returncode == 143
     assert not json.loads(stdout)["report"]["complete"]
@@ -121,7 +121,7 @@ def test_an_interrupted_demo_says_so_and_leaves_nothing(
     process = start(["eval", "demo"], tmp_path)
     assert wait_until(lambda: keepers_for(tmp_path))
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=120)
 
     assert process.returncode == code
     assert stderr == b"codegenie: interrupted\n"
@@ -136,10 +136,10 @@ def test_a_harness_that_is_killed_takes_trees_keepers_and_directory_with_it(
     assert working_below(tmp_path / "tmp")
     assert keepers_for(tmp_path)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
 
     assert process.returncode == -signal.SIGKILL
-    assert wait_until(lambda: ended_well(tmp_path), 10)
+    assert wait_until(lambda: ended_well(tmp_path), 40)
 
 
 def test_a_harness_that_is_killed_before_its_first_rubric_leaves_no_directory(tmp_path: Path) -> None:
@@ -153,6 +153,6 @@ def test_a_harness_that_is_killed_before_its_first_rubric_leaves_no_directory(tm
     )
     assert wait_until((tmp_path / "asked").exists)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
 
-    assert wait_until(lambda: ended_well(tmp_path), 10)
+    assert wait_until(lambda: ended_well(tmp_path), 40)

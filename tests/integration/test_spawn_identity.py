@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +35,16 @@ def without_chance(said: bytes, room: Room) -> bytes:
     return re.sub(rb"0x[0-9a-f]{6,}", b"ADDRESS", said)
 
 
-async def play(isolation_class: IsolationClass, spawn: Spawn, directory: Path) -> dict[str, Seen]:
-    """Run every probe, one after the other and by the same zygote."""
+async def play(
+    isolation_class: IsolationClass, spawn: Spawn, directory: Path, names: Iterable[str]
+) -> dict[str, Seen]:
+    """Run these probes, one after the other and by the same zygote."""
     launcher = await open_launcher(isolation_class, spawn, directory)
     seen: dict[str, Seen] = {}
     try:
-        for name, source in PROBES.items():
+        for name in names:
             with ExitStack() as held:
+                source = PROBES[name]
                 room = held.enter_context(
                     launcher.room([("rubric.py", source.encode("utf-8", "surrogateescape"))])
                 )
@@ -56,19 +59,48 @@ async def play(isolation_class: IsolationClass, spawn: Spawn, directory: Path) -
     return seen
 
 
-@pytest.fixture(scope="module", params=["namespace", "landlock"])
+@pytest.fixture(scope="module")
 def both(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, isolation_class: IsolationClass
 ) -> Mapping[str, tuple[Seen, Seen]]:
-    isolation_class: IsolationClass = request.param
+    asked_for = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "both" in item.fixturenames
+        if item.callspec.params["isolation_class"] == isolation_class
+    }
+    names = [name for name in PROBES if name in asked_for]
     seen = [
-        asyncio.run(play(isolation_class, spawn, tmp_path_factory.mktemp(spawn)))
+        asyncio.run(play(isolation_class, spawn, tmp_path_factory.mktemp(spawn), names))
         for spawn in ("zygote", "cold")
     ]
-    return {name: (seen[0][name], seen[1][name]) for name in PROBES}
+    return {name: (seen[0][name], seen[1][name]) for name in names}
 
 
-@pytest.mark.parametrize("name", [name for name in PROBES if name not in KNOWN_DIFFERENCES])
+# An interpreter is imitated in the same way in both classes. So the second one repeats some of the first.
+SAMPLE = set(sorted(PROBES)[::12])
+
+
+def of_each_class(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Give each name in each class; the probes of one class are played by one worker."""
+    classes: tuple[IsolationClass, ...] = ("namespace", "landlock")
+    rows = [
+        pytest.param(
+            isolation_class,
+            name,
+            id=f"{isolation_class}-{name}",
+            marks=[
+                pytest.mark.xdist_group(f"probes in {isolation_class}"),
+                *([] if isolation_class == classes[0] or name in SAMPLE else [pytest.mark.all_ways]),
+            ],
+        )
+        for isolation_class in classes
+        for name in names
+    ]
+    return pytest.mark.parametrize(("isolation_class", "name"), rows, scope="module")
+
+
+@of_each_class(name for name in PROBES if name not in KNOWN_DIFFERENCES)
 def test_a_probe_is_the_same_by_a_zygote_and_in_a_fresh_interpreter(
     both: Mapping[str, tuple[Seen, Seen]], name: str
 ) -> None:
@@ -76,7 +108,7 @@ def test_a_probe_is_the_same_by_a_zygote_and_in_a_fresh_interpreter(
     assert by_zygote == cold
 
 
-@pytest.mark.parametrize("name", KNOWN_DIFFERENCES)
+@of_each_class(KNOWN_DIFFERENCES)
 def test_a_known_difference_is_still_one_and_is_written_down(
     both: Mapping[str, tuple[Seen, Seen]], name: str
 ) -> None:

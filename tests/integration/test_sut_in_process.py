@@ -277,7 +277,7 @@ def test_a_sut_without_a_result_in_time_has_timed_out_and_holds_up_nobody(
     started = time.monotonic()
     report = run_with(root, deed)
 
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert outcome(report, ODD) == ("sut.timeout", "no result within 1 s")
     check_siblings(report, alone)
 

@@ -312,6 +312,6 @@ def test_a_module_that_hangs_while_it_is_imported_can_be_stopped(
     started = time.monotonic()
     report = asyncio.run(run())
 
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert outcome(report, "one") == ("sut.cancelled", "ended by a test")
     assert not report.complete

@@ -31,6 +31,10 @@ from tests.confinement_workshop import (
     run_confined,
     waiting_copy,
 )
+from tests.sampling import one_machine
+
+# Each takes a whole processor, and two of them would take the same one.
+pytestmark = one_machine
 
 each_isolation_class = pytest.mark.parametrize("isolation_class", ["namespace", "landlock", "subprocess"])
 

@@ -16,6 +16,9 @@ from codegenie.eval.log.records import RunStarted
 from codegenie.eval.models import BenchRunReport, BenchScore, Selection
 from tests.gate_workshop import NOW, bench, cases, codes, evidence, judged, look, report, scored, started
 
+# The decisions are made once, and by one worker.
+pytestmark = pytest.mark.xdist_group("decisions of the gate")
+
 MOST_UNITS = 60
 LEVELS = (0.01, 0.05, 0.2)
 THRESHOLDS = (0.5, 0.8, 0.9)

@@ -11,7 +11,7 @@ module of its name in `tests/hostile/attacks`.
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
@@ -23,6 +23,7 @@ class Outcome:
     met: str
     harm: str | None = None
     sibling: bytes | None = None
+    said: str = field(default="", compare=False)  # by the hostile case, for a reader of a failed test
 
 
 Play = Callable[[Path], Outcome]

@@ -120,7 +120,7 @@ def test_a_yaml_bomb_is_refused_when_it_is_too_deep_and_not_at_its_end(opening: 
     started = time.monotonic()
     with pytest.raises(DecodingRefused, match="32 levels"):
         decode_yaml(bomb)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
 
 
 def test_every_yaml_scalar_is_the_string_that_stands_there() -> None:
@@ -199,7 +199,7 @@ def test_strings_that_never_end_are_counted_once(raw: bytes) -> None:
     began = time.monotonic()
     with pytest.raises(DecodingRefused):
         decode_json(raw, 10**8, 4)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 def test_a_yaml_file_of_countless_values_is_refused() -> None:

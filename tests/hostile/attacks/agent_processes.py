@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -165,10 +164,13 @@ def the_same_agent_twice(room: Path) -> Outcome:
 
 @attack("thread_that_stays")
 def thread_that_stays(room: Path) -> Outcome:
-    stay = "import threading\nthreading.Thread(target=time.sleep, args=(30,)).start()"
-    began = time.monotonic()
+    came_to_its_end = room / "came-to-its-end"
+    stay = (
+        f"def work():\n    time.sleep(15)\n    open({str(came_to_its_end)!r}, 'w').close()\n"
+        "import threading\nthreading.Thread(target=work).start()"
+    )
     report = measured(room, stay)
-    held = time.monotonic() - began > 25
+    held = came_to_its_end.exists()
     return judged(report, lambda _report: "the thread held its slot" if held else None)
 
 

@@ -252,8 +252,8 @@ def killed_with(room: Path, worker: str) -> Outcome:
     surroundings = environment(PYTHONPATH=os.pathsep.join([SOURCES, str(ROOT)]), TMPDIR=str(room / "tmp"))
     first = subprocess.Popen(argv, env=surroundings, start_new_session=True)
     try:
-        assert first.wait(30) == -signal.SIGKILL
-        subprocess.run(argv, env=surroundings, timeout=30, check=True)
+        assert first.wait(120) == -signal.SIGKILL
+        subprocess.run(argv, env=surroundings, timeout=120, check=True)
     finally:
         if worker == "worker":
             os.killpg(first.pid, signal.SIGKILL)

@@ -260,11 +260,12 @@ def says_how_many_numbers_are_gone(_plan: Plan) -> str:
 
 @confined_attack("note_in_the_numbers_of_processes")
 def note_in_the_numbers_of_processes(ground: Ground) -> Outcome:
-    few, many = (_after_threads(ground, threads) for threads in (0, 2_000))
+    few, many = (_after_threads(ground, threads) for threads in (0, 6_000))
     # Where numbers start anew between the two processes, the difference is short by all that there are.
     highest = int(Path("/proc/sys/kernel/pid_max").read_text(encoding="ascii"))
     gone = [int(played.loot("then") or 0) % highest for played in (few, many)]
-    seen = gone[1] - gone[0] >= 1_500
+    # Other programs use up numbers too, and some of them hundreds.
+    seen = gone[1] - gone[0] >= 4_000
     return many.outcome("the next case sees how many threads this one had" if seen else None, "then")
 
 

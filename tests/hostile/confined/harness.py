@@ -27,13 +27,14 @@ def environment_of_the_harness(ground: Ground) -> Outcome:
     return played.outcome("it read every variable of the harness" if played.loot() == ours else None)
 
 
-def searches_every_command_line(_plan: Plan) -> str | None:
+def searches_every_command_line(plan: Plan) -> str | None:
     import contextlib
     import os
 
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as file:
-            _, found, rest = file.read().partition(b"--password=")
+            # Others have passwords too; this one is known by how it begins.
+            _, found, rest = file.read().partition(b"--password=" + plan["prefix"].encode())
             if found:
                 return rest[:16].decode()
     return None
@@ -41,9 +42,9 @@ def searches_every_command_line(_plan: Plan) -> str | None:
 
 @confined_attack("arguments_of_every_process")
 def arguments_of_every_process(ground: Ground) -> Outcome:
-    secret = secrets.token_hex(8)
-    with neighbour(secret):
-        played = ground.play(searches_every_command_line)
+    prefix, secret = secrets.token_hex(4), secrets.token_hex(8)
+    with neighbour(prefix + secret):
+        played = ground.play(searches_every_command_line, {"prefix": prefix})
     return played.outcome("it found a password in somebody's arguments" if played.loot() == secret else None)
 
 

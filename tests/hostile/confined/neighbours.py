@@ -98,7 +98,7 @@ def signal_by_a_descriptor(ground: Ground) -> Outcome:
     return played.outcome("the kernel ended a process for it" if killed else None)
 
 
-def kills_whoever_works_beside_it(_plan: Plan) -> str | None:
+def kills_whoever_works_beside_it(plan: Plan) -> str | None:
     import contextlib
     import os
     import signal
@@ -109,8 +109,9 @@ def kills_whoever_works_beside_it(_plan: Plan) -> str | None:
             return [pid for pid in range(2, 64) if pid != os.getpid()]
         found = []
         for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+            # Beside it, and not in another test that runs at this moment.
             with contextlib.suppress(OSError), open(f"/proc/{pid}/cwd/expected/answer.txt", "rb") as file:
-                if file.read() == b"it is other":
+                if file.read() == b"it is other" and os.readlink(f"/proc/{pid}/cwd").startswith(plan["room"]):
                     found.append(pid)
         return found
 
@@ -134,7 +135,7 @@ def judges_slowly(_plan: Plan) -> str:
 
 @confined_attack("sibling_killed")
 def sibling_killed(ground: Ground) -> Outcome:
-    played = ground.play_together(kills_whoever_works_beside_it, judges_slowly)
+    played = ground.play_together(kills_whoever_works_beside_it, judges_slowly, {"room": str(ground.room)})
     met = what_it_met(played.score("other"))
     harm = None if met == "passed" else f"the case beside it met {met}"
     return Outcome(what_it_met(played.score("one")), harm, canonical_score(played.score(HONEST)))

@@ -44,6 +44,7 @@ if case_id == "honest":
     sys.exit(0)
 """
 _TAIL = """\
+meet(PLAN, case_id)
 try:
     loot = DEEDS[case_id](PLAN)
     said = "loot " + str(loot) if loot else "nothing"
@@ -88,7 +89,8 @@ class Played:
 
     def outcome(self, harm: str | None, case: str = HOSTILE) -> Outcome:
         """Say what the hostile case met, what it got, and what the honest one scored."""
-        return Outcome(what_it_met(self.score(case)), harm, canonical_score(self.score(HONEST)))
+        sibling = canonical_score(self.score(HONEST))
+        return Outcome(what_it_met(self.score(case)), harm, sibling, self.refusal(case))
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,15 @@ class Ground:
         return self.play_cases({"first": first, "then": then}, plan, concurrency=1)
 
     def play_together(self, one: Deed, other: Deed, plan: Plan | None = None) -> Played:
-        """Run two hostile cases at the same time: `one` and `other`."""
-        return self.play_cases({"one": one, "other": other}, plan, concurrency=3)
+        """Run two hostile cases at the same time: `one` and `other`.
+
+        Where nothing confines them, each waits for the other: the attack has to succeed there, however late
+        a busy machine starts one of them.
+        """
+        meeting = self.room / "meeting"
+        meeting.mkdir()
+        together = {**(plan or {}), "meeting": str(meeting)}
+        return self.play_cases({"one": one, "other": other}, together, concurrency=3)
 
     def play_cases(
         self,
