@@ -1,7 +1,7 @@
 """codegenie.eval: from a bench and a system under test to evidence.
 
-The public names are loaded when they are first used: `codegenie --help` and the child of a SUT must not
-pay for pydantic. Nothing inside the package imports from here.
+The public names are loaded when they are first used: `codegenie --help` and the child process of a SUT must
+not pay for importing pydantic. No module inside the package imports from here.
 """
 
 import importlib

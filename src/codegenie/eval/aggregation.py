@@ -1,6 +1,7 @@
-"""Plan and outcomes to the numbers of a report. Pure, and the same bytes in any order of completion.
+"""Compute the numbers of a report from a plan and its outcomes.
 
-The plan is the denominator: a planned case without an outcome is our bug, not a smaller sample.
+Pure functions: the result has the same bytes in whatever order the trials completed. The plan is the
+denominator: if a planned case has no outcome, that is a bug of the harness and not a smaller sample.
 """
 
 import math
@@ -26,16 +27,16 @@ from codegenie.eval.models import (
 )
 
 UNIT_RULE: UnitRule = "family-or-input"
-"""The rule of every new run, and of the gate whatever rule a run was recorded under."""
+"""The rule of every new run. The gate also uses it, whatever rule a run was recorded under."""
 
-# Of a case without input/: that two have nothing in common makes them no copies of each other.
+# The digest of a case without input/. Two such cases share nothing, so they do not count as copies.
 _NO_INPUT = TreeHasher("input.v1").hexdigest()
 TrialKey = tuple[str, int]
 CaseScores = tuple[tuple[str, BenchScore], ...]
 
 
 def score_cases(plan: RunPlan, outcomes: Mapping[TrialKey, TrialScore]) -> CaseScores:
-    """Reduce the outcomes of all planned trials to one score a case."""
+    """Reduce the outcomes of all planned trials to one score per case."""
     if set(planned_trials(plan)) != outcomes.keys():
         raise RuntimeError("outcomes do not match the plan one to one")
     return tuple(
@@ -61,10 +62,10 @@ def planned_trials(plan: RunPlan) -> Iterator[TrialKey]:
 
 
 def combine_trials(trials: Sequence[TrialScore]) -> BenchScore:
-    """Reduce the trials of one case: the mean of their scores, passed if all of them are."""
+    """Reduce the trials of one case: the mean of their scores; the case passes if all trials pass."""
     if len(trials) == 1:
         only = trials[0]
-        # Constructed and not validated again: the values are a record's already, and so they are shared.
+        # Constructed without a second validation: the values come from a record, so they can be shared.
         return BenchScore.model_construct(
             only.model_fields_set, **{name: getattr(only, name) for name in TrialScore.model_fields}
         )
@@ -93,7 +94,7 @@ def summarise(
 ) -> Summary:
     """Compute every number of a report from its cases and their scores.
 
-    The bounds are taken from what is `believed`, if that is given: they take longer than all the rest.
+    If `believed` is given, the bounds are copied from it: computing them takes longer than all the rest.
     """
     micro = [round(score.score * MICRO) for _, score in per_case]
     unit_means, units_passed = _units(units_of(cases, rule), dict(per_case))
@@ -131,7 +132,7 @@ def _bounds(unit_means: Sequence[int], units_passed: int) -> _Bounds:
     certified = clopper_pearson_lower(units_passed, len(unit_means))
     bca = bca_lower(unit_means)
     return _Bounds(
-        # On degenerate data a bootstrap knows nothing; it takes the certified value, never 1.0 (ADR-0009).
+        # On degenerate data a bootstrap says nothing. Then this is the certified value, never 1.0 (ADR-0009).
         lower_bound_95=certified if bca is None else bca.value,
         lower_bound_95_status=_bca_status(bca is not None, len(unit_means)),
         certified_lower_95=certified,
@@ -149,7 +150,7 @@ def _bounds_of(believed: Summary) -> _Bounds:
 
 
 def fault_of(score: TrialScore) -> Fault | None:
-    """Say whose fault it is that a case has no verdict; infrastructure before bench before SUT."""
+    """Say whose fault a missing verdict is. Infrastructure goes before bench, and bench before SUT."""
     faults = {RUNNER_CODES[mode.code] for mode in score.failure_modes if mode.code in RUNNER_CODES}
     return next((fault for fault in (Fault.INFRASTRUCTURE, Fault.BENCH, Fault.SUT) if fault in faults), None)
 
@@ -157,8 +158,8 @@ def fault_of(score: TrialScore) -> Fault | None:
 def units_of(cases: Sequence[BenchCase], rule: UnitRule) -> list[list[str]]:
     """Return the ids of the cases of every unit.
 
-    Cases of a family are one unit. By the rule of today so are cases with the same input, whatever their
-    families are called: a case that was copied fourteen times is not fourteen draws.
+    The cases of a family are one unit. By today's rule, cases with the same input are one unit too, whatever
+    their families are called: a case that was copied fourteen times is not fourteen draws.
     """
     above: dict[str, str] = {}
 
@@ -183,14 +184,14 @@ def _family(case: BenchCase) -> str:
 
 
 def _units(units: Sequence[Sequence[str]], scores: Mapping[str, BenchScore]) -> tuple[list[int], int]:
-    """Return the mean micro-score of every unit, and how many units passed whole."""
+    """Return the mean micro-score of every unit, and how many units passed completely."""
     whole = [[scores[case_id] for case_id in unit] for unit in units]
     means = [sum(round(score.score * MICRO) for score in members) // len(members) for members in whole]
     return sorted(means), sum(all(score.passed for score in members) for members in whole)
 
 
 def mean_over_units(cases: Sequence[BenchCase], per_case: CaseScores) -> float:
-    """Return the mean of the units' scores, in which a large family weighs as much as a small one."""
+    """Return the mean of the units' scores. A large family has the same weight as a small one."""
     means, _ = _units(units_of(cases, UNIT_RULE), dict(per_case))
     return sum(means) / len(means) / MICRO
 
@@ -212,7 +213,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _deviation(micro: Sequence[int]) -> float:
-    """Sample standard deviation from integer sums: independent of order; 0 for a single case."""
+    """Return the sample standard deviation, from integer sums: independent of order, 0 for a single case."""
     n = len(micro)
     if n < 2:  # noqa: PLR2004 - a spread needs two
         return 0.0
@@ -222,7 +223,7 @@ def _deviation(micro: Sequence[int]) -> float:
 
 
 def same_number(stored: object, computed: object) -> bool:
-    """Compare a stored value with the recomputed one; floats may differ in the last bits between machines."""
+    """Compare a stored value with the recomputed one. Floats may differ in the last bits between machines."""
     if isinstance(stored, float) and isinstance(computed, float):
         return math.isclose(stored, computed, rel_tol=1e-9, abs_tol=1e-12)
     return stored == computed

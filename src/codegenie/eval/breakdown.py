@@ -1,17 +1,17 @@
 """Which words a breakdown key may not hold (ADR-0008).
 
-A key that reports how sure the judged system is of itself would let it grade itself. The loader asks
-here when a bench declares keys, and validation asks again, on its own, when a rubric emits them.
+A key that reports how sure the judged system is of itself would let that system grade itself. The loader
+calls this module when a bench declares keys. Validation calls it again when a rubric emits keys.
 """
 
 import unicodedata
 
 BANNED_WORDS = ("confidence", "llm", "self_reported", "model_says")
-# `llm` counts only as written: without separators it would catch `all_metrics`.
+# `llm` is compared with its separators only: without them it would match `all_metrics`.
 _WITHOUT_SEPARATORS = {word.replace("_", ""): word for word in BANNED_WORDS if word != "llm"}
 
-# Letters of other scripts that a reader takes for the Latin one (threats BL-09). Compatibility forms
-# (fullwidth, ligatures, mathematical, Roman numerals) are not here: Unicode itself folds them.
+# Letters of other scripts that a reader takes for the Latin letter (threats BL-09). Compatibility forms
+# (fullwidth, ligatures, mathematical, Roman numerals) are left out because Unicode itself folds them.
 _LOOK_ALIKES = {
     "a": "\u0430\u03b1\u0251\u237a",
     "c": "\u0441\u03f2\u1d04\u2ca5\U0001043d",
@@ -34,7 +34,7 @@ _FOLDED = {ord(char): latin for latin, chars in _LOOK_ALIKES.items() for char in
 
 
 def banned_part(key: str) -> str | None:
-    """Return the banned word that `key` holds or reads like, also when separators are spread over it."""
+    """Return the banned word that `key` contains or looks like, also if separators are put inside it."""
     lowered = key.lower() if key.isascii() else _skeleton(key)
     for word in BANNED_WORDS:
         if word in lowered:
@@ -44,6 +44,6 @@ def banned_part(key: str) -> str | None:
 
 
 def _skeleton(key: str) -> str:
-    """Return what a reader sees: compatibility forms and look-alikes as Latin letters, nothing invisible."""
+    """Return what a reader sees: look-alikes become Latin letters, and invisible characters are removed."""
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", key).casefold()).translate(_FOLDED)
     return "".join(char for char in folded if unicodedata.category(char) not in {"Mn", "Me", "Cf", "Cc"})

@@ -1,6 +1,7 @@
-"""Record to canonical bytes to BLAKE3. The only module that hashes records and framed listings.
+"""Turn a record into canonical bytes and hash them with BLAKE3.
 
-Everything is length-framed: no two different lists of fields have the same bytes.
+This is the only module that hashes records and framed listings. Every field is preceded by its length, so
+two different lists of fields never have the same bytes.
 """
 
 import json
@@ -12,22 +13,22 @@ from blake3 import blake3
 from codegenie.eval.models import Record
 
 DIGEST_PREFIX = "blake3:"
-# A call of the hash costs as much as hashing 4 KB, so small files are gathered before they are hashed.
+# One call of the hash costs as much as hashing 4 KB, so small files are gathered before they are hashed.
 _GATHERED_BYTES = 128 * 1024
-# Made once: making one takes a third of the time of encoding a trial.
+# One encoder for all calls: making one takes a third of the time of encoding a trial.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
-    """Return the one spelling of a JSON value: sorted keys, no spaces, UTF-8, finite numbers."""
+    """Return the canonical form of a JSON value: sorted keys, no spaces, UTF-8, finite numbers."""
     return _ENCODER.encode(value).encode()
 
 
 def canonical_pieces(document: dict[str, Any], lists: Mapping[str, Iterable[bytes]]) -> Iterator[bytes]:
-    """Yield the one spelling of a document whose long lists are made item by item.
+    """Yield the canonical form of a document whose long lists are produced item by item.
 
-    `lists` goes from the text that holds the place of a list to its items, in the order in which they stand.
-    As one tree of dictionaries, five thousand cases take 20 MB more.
+    `lists` maps the placeholder text of a list to its items, in the order in which they appear in the
+    document. Five thousand cases as one tree of dictionaries would take 20 MB more.
     """
     rest = _ENCODER.encode(document)
     for place, items in lists.items():
@@ -40,12 +41,12 @@ def canonical_pieces(document: dict[str, Any], lists: Mapping[str, Iterable[byte
 
 
 def digest_json(domain: str, value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Hash a JSON value for one purpose; `domain` keeps equal values of two purposes apart."""
+    """Hash a JSON value for one purpose. Equal values with different `domain` have different hashes."""
     return digest_fields(domain, [canonical_json(value)])
 
 
 def digest_fields(domain: str, fields: Iterable[bytes]) -> str:
-    """Hash a list of byte strings, each framed by its length."""
+    """Hash a list of byte strings. Each is preceded by its length."""
     hasher = blake3(f"codegenie.eval/{domain}\n".encode())
     for field in fields:
         hasher.update(len(field).to_bytes(8, "big"))
@@ -54,7 +55,7 @@ def digest_fields(domain: str, fields: Iterable[bytes]) -> str:
 
 
 class TreeHasher:
-    """BLAKE3 over (relative path, executable bit, content) of files fed in order of their path bytes."""
+    """BLAKE3 over (relative path, executable bit, content) of files, given in order of their path bytes."""
 
     def __init__(self, domain: str) -> None:
         self._hasher = blake3()
@@ -62,7 +63,7 @@ class TreeHasher:
         self._bytes = 0
 
     def begin(self, path: str, size: int, *, executable: bool) -> None:
-        """Open the frame of one file; exactly `size` bytes of content follow."""
+        """Open the frame of one file. Exactly `size` bytes of content must follow."""
         name = path.encode()
         mode = b"x" if executable else b"-"
         self._gathered.append(len(name).to_bytes(8, "big") + name + mode + size.to_bytes(8, "big"))
@@ -80,11 +81,11 @@ class TreeHasher:
         self._bytes = 0
 
     def hexdigest(self) -> str:
-        """Return the digest of everything fed so far."""
+        """Return the digest of everything given so far."""
         self._hash_gathered()
         return self._hasher.hexdigest()
 
 
 def spelled(record: Record) -> bytes:
-    """Return the one spelling of a record or of a part of one."""
+    """Return the canonical bytes of a record or of a part of one."""
     return canonical_json(record.model_dump(mode="json"))

@@ -1,7 +1,8 @@
-"""The strict decoder: outside bytes to plain values, caps first.
+"""The strict decoder: it turns bytes from outside into plain values and checks the caps first.
 
-JSON, TOML and YAML from a bench, a rubric, a system under test or a log come in here and nowhere else.
-Every refusal is a DecodingRefused that says what and where; the caller gives it the type of its own room.
+All JSON, TOML and YAML from a bench, a rubric, a system under test or a log is decoded here and nowhere else.
+Every refusal is a DecodingRefused that says what is wrong and where. The caller turns it into an error type
+of its own package.
 """
 
 import datetime as dt
@@ -25,7 +26,7 @@ EMPTY_FILE = "the file is empty"
 
 
 def decode_text(raw: bytes, limit: int) -> str:
-    """Decode strict UTF-8 without a byte order mark, within `limit` bytes."""
+    """Decode strict UTF-8. Raises DecodingRefused if it has a byte order mark or more than `limit` bytes."""
     if len(raw) > limit:
         raise DecodingRefused(f"{len(raw)} bytes are more than the {limit} allowed")
     if raw.startswith(b"\xef\xbb\xbf"):
@@ -38,9 +39,9 @@ def decode_text(raw: bytes, limit: int) -> str:
 
 
 def decode_source(raw: bytes, limit: int) -> str:
-    """Decode a text that people review: one in which every line end is one that an editor and a diff show.
+    """Decode a text that people review. Raises DecodingRefused if it has a line end that editors do not show.
 
-    libyaml ends a line, and with it a comment, at U+2028 as well, so that a comment could hold a policy.
+    libyaml also ends a line, and so a comment, at U+2028. A policy could be hidden behind such a comment.
     """
     text = decode_text(raw, limit)
     hidden = _HIDDEN_LINE_END.search(text)
@@ -53,8 +54,8 @@ def decode_source(raw: bytes, limit: int) -> str:
 def decode_json(raw: bytes, limit: int, values: int = LIMITS.json_values, keys: int | None = None) -> Any:  # noqa: ANN401
     """Decode exactly one JSON document: unique keys, finite numbers, whole characters, bounded depth.
 
-    What has more than so many `values` is refused before one of them is made, and an object of more than so
-    many `keys`, if that is given, before anybody looks at them.
+    Raises DecodingRefused. More than `values` values are refused before the first of them is made. If `keys`
+    is given, an object with more keys is refused before its keys are looked at.
     """
     if len(raw) <= limit:
         _check_count(raw, values)
@@ -65,19 +66,19 @@ def decode_json(raw: bytes, limit: int, values: int = LIMITS.json_values, keys: 
         raise DecodingRefused("nested too deeply") from None
     except ValueError as error:
         raise DecodingRefused(f"not one JSON document: {_reason(error)}") from None
-    # Without an escape there is no half of a character, so that only containers need a look.
+    # Only a \u escape can produce half of a character. Without one, only the depth has to be checked.
     if "\\u" in text or not _is_shallow(value):
         _check_nodes(value)
     return value
 
 
 def decode_toml(raw: bytes) -> dict[str, Any]:
-    """Decode a small TOML file; a flat one of plain scalars is read without tomllib, which is slow."""
+    """Decode a small TOML file, or raise DecodingRefused. A flat file is read without the slow tomllib."""
     text = decode_source(raw, LIMITS.toml_bytes)
     flat = _flat_toml(text)
     if flat is not None:
         return flat
-    # Not `splitlines`: it also splits at characters that TOML takes as part of a quoted key.
+    # Not `splitlines`: it also splits at characters that TOML allows inside a quoted key.
     if any(line.count(".") > LIMITS.toml_dots_per_line for line in text.split("\n")):
         raise DecodingRefused(f"a line has more than {LIMITS.toml_dots_per_line} dots")
     try:
@@ -95,15 +96,16 @@ def decode_toml(raw: bytes) -> dict[str, Any]:
 def decode_yaml(raw: bytes, limit: int = LIMITS.yaml_bytes, *, numbers: bool = False) -> Any:  # noqa: ANN401
     """Decode one YAML document of mappings, sequences and strings; every scalar is a string.
 
-    With `numbers`, a plain scalar that is a decimal number is one; a quoted one stays a string. Takes the
-    parser's events one at a time, so an alias bomb is refused at its first anchor and a quarter of a
-    megabyte of brackets, which keeps libyaml busy for minutes, at the deepest one allowed.
+    With `numbers`, a plain scalar that is a decimal number becomes a number; a quoted one stays a string.
+    Raises DecodingRefused. The parser's events are taken one at a time: an alias bomb is refused at its
+    first anchor, and nested brackets at the deepest allowed level. 256 KB of brackets would keep libyaml busy
+    for minutes.
     """
     return _yaml_document(raw, limit, numbers=numbers)[0]
 
 
 def decode_yaml_with_lines(raw: bytes) -> tuple[Any, dict[str, int]]:
-    """Decode YAML likewise, and also say on which line each key of the outermost mapping stands."""
+    """Decode YAML like `decode_yaml`; also return the line of each key of the outermost mapping."""
     return _yaml_document(raw, LIMITS.yaml_bytes, numbers=False)
 
 
@@ -123,7 +125,7 @@ def _reason(error: Exception) -> str:
 
 
 def _yaml_reason(error: Exception) -> str:
-    """Say the problem and its line, and not the text around it, which is the bench's."""
+    """Return the problem and its line, without the text around it: that text belongs to the bench."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or type(error).__name__
     return f"line {mark.line + 1}: {problem}" if mark else str(problem)
@@ -163,15 +165,15 @@ def _printable_integer(digits: str) -> int:
     return number
 
 
-# A string, also one that never ends, without trying any place twice; or all that stands between two strings.
+# Either one string (it may lack its end) or everything between two strings. Possessive: never backtracks.
 _JSON_PIECE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?"?|[^"]++', re.DOTALL)
 
 
 def _check_count(raw: bytes, most: int) -> None:
-    """Count the brackets and commas, of which every value but the first needs one."""
+    """Refuse too many values by counting brackets and commas: every value but the first needs one of them."""
     if _brackets_and_commas(raw, 0, len(raw)) <= most:
         return
-    # Perhaps they stand in strings, which is an agent's text and costs nothing.
+    # The marks may be inside strings. Strings are an agent's text and cost little, so leave them out.
     count = strings = 0
     for piece in _JSON_PIECE.finditer(raw):
         if raw[piece.start()] == _QUOTE:
@@ -193,12 +195,12 @@ _STRICT: dict[str, Any] = {
     "parse_float": _finite,
     "parse_int": _printable_integer,
 }
-# Made once: making one takes as long as decoding an answer.
+# One decoder for all calls: making one takes as long as decoding an answer.
 _JSON_DECODER = json.JSONDecoder(object_pairs_hook=_unique, **_STRICT)
 
 
 def _check_nodes(value: object) -> None:
-    """Refuse what is too deep, strings with half characters and integers that cannot be printed."""
+    """Refuse values that are too deep, strings with half characters and integers that cannot be printed."""
     levels: list[Iterator[object]] = [iter((value,))]
     while levels:
         node = next(levels[-1], _NO_MORE)
@@ -224,7 +226,7 @@ _CONTAINERS = (dict, list)
 
 
 def _is_shallow(value: object) -> bool:
-    """Say whether containers are nested less deeply than is allowed."""
+    """Say whether the containers are nested less deeply than the limit."""
     level = [value]
     for _ in range(LIMITS.nesting - 1):
         level = [
@@ -267,10 +269,10 @@ _FLAT_LINE = re.compile(
 
 
 def _flat_toml(text: str) -> dict[str, Any] | None:
-    """Read `key = scalar` lines, or return None for anything that needs the whole grammar.
+    """Read lines of the form `key = scalar`. Return None for anything that needs the whole grammar.
 
-    tomllib takes 0.1 ms for a case.toml, as long as all the rest of loading the case; the law test compares
-    the two on everything that this takes.
+    tomllib takes 0.1 ms for a case.toml, which is as long as all other work of loading the case. A test
+    compares this function with tomllib on everything that this function accepts.
     """
     lines = _FLAT_LINE.findall(text)
     if len(lines) != text.count("\n") + 1:
@@ -288,7 +290,7 @@ def _flat_toml(text: str) -> dict[str, Any] | None:
     return values
 
 
-# The cases of a bench share a few days, and so the records of their dates.
+# The cases of a bench share a few dates, so the date objects are shared too.
 _date = lru_cache(maxsize=256)(dt.date.fromisoformat)
 
 
@@ -306,7 +308,7 @@ def _line(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark else 1
 
 
-# No exponents, no bare dots, no leading zeros: YAML 1.1 reads 010 as eight and 1_0 as ten, and people do not.
+# No exponents, bare dots or leading zeros: YAML 1.1 reads 010 as eight and 1_0 as ten, but people do not.
 _DECIMAL = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d{1,18})?", re.ASCII)
 
 
@@ -317,7 +319,7 @@ def _number(text: str) -> object:
 
 
 class _YamlBuilder:
-    """Builds plain values from parser events and refuses what the contract leaves out."""
+    """Builds plain values from parser events and refuses everything that the contract does not allow."""
 
     def __init__(self, events: Iterator[yaml.Event], *, numbers: bool) -> None:
         self._events = events
@@ -327,7 +329,7 @@ class _YamlBuilder:
         self._values = 0
 
     def document(self) -> Any:  # noqa: ANN401 - nested dict, list and str
-        """Return the value of the one document in the stream."""
+        """Return the value of the only document in the stream."""
         next(self._events)
         if isinstance(next(self._events), yaml.StreamEndEvent):
             raise DecodingRefused(EMPTY_FILE)
@@ -348,7 +350,7 @@ class _YamlBuilder:
             raise _refused_at(line, "tags are not allowed")
         if isinstance(event, yaml.ScalarEvent):
             _check_characters(event.value)
-            # libyaml gives a plain scalar the style '', PyYAML None; `implicit` says it in both.
+            # A plain scalar has the style '' in libyaml and None in PyYAML; `implicit` is the same in both.
             return _number(event.value) if self._numbers and event.implicit[0] else event.value
         self._depth += 1
         if self._depth > LIMITS.nesting:

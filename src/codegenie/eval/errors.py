@@ -1,13 +1,13 @@
-"""Everything this package raises on purpose, as one tree.
+"""Every error that this package raises on purpose, as one tree.
 
 EvalError                                  exit
-├── BadInputError                           2   what we were given is not what the contract says
+├── BadInputError                           2   the input does not follow the contract
 │   ├── SettingsInvalid                         a flag, an environment variable or pyproject.toml
 │   ├── SutSpecInvalid                          the system under test cannot be found or understood
 │   ├── NoCaseMatches                           the selection leaves nothing to run
 │   ├── TierConfigInvalid                       trust-tiers.yaml
-│   ├── DecodingRefused                         bytes that no strict decoder takes
-│   └── BenchInvalid                            a bench on disk that we will not run
+│   ├── DecodingRefused                         bytes that the strict decoder refuses
+│   └── BenchInvalid                            a bench on disk that we refuse to run
 │       ├── TaskClassNotFound
 │       ├── TaskClassAlreadyRegistered
 │       ├── RegistrationInvalid
@@ -23,12 +23,12 @@ EvalError                                  exit
 │   └── ChainTamperDetected
 ├── NotMeasured                             4   nothing was decided
 │   ├── HarnessFailure                          we could not fork, copy or write
-│   │   └── IsolationNotProved                  a proof failed or was disturbed; nothing is lowered for it
+│   │   └── IsolationNotProved                  a proof failed or was disturbed; `auto` takes no weaker class
 │   ├── IsolationUnavailable                    the kernel lacks the isolation that was asked for
 │   └── IncompleteReportForPromotion
 └── PromotionMustBeHumanAuthorized          1   the gate advises; it never promotes
 
-Bad input raises from this tree. A broken promise of our own code is a RuntimeError and is not caught.
+Bad input raises an error of this tree. A bug of our own code is a RuntimeError and is not caught.
 """
 
 from typing import ClassVar
@@ -37,12 +37,12 @@ _MESSAGE_CHARACTERS = 600
 
 
 class EvalError(Exception):
-    """Root of the tree: what is wrong, where, and what to do next."""
+    """Root of the tree. It holds what is wrong, where, and what to do next."""
 
     exit_code: ClassVar[int] = 4
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
-        # Cut here and nowhere else: a message may quote what somebody made two megabytes long.
+        # The only place where messages are cut: a message may quote an input of two megabytes.
         if len(message) > _MESSAGE_CHARACTERS:
             message = message[: _MESSAGE_CHARACTERS - 1] + "…"
         super().__init__(message)
@@ -51,7 +51,7 @@ class EvalError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """Say all three parts in one line; the command line prints them apart."""
+        """Return all three parts in one line; the command line prints them separately."""
         text = self.message
         if self.where:
             text = f"{text} ({self.where})"
@@ -59,29 +59,29 @@ class EvalError(Exception):
 
 
 class BadInputError(EvalError):
-    """What the caller gave us is not usable; nothing was run."""
+    """What the caller gave us cannot be used; nothing was run."""
 
     exit_code = 2
 
 
 class SettingsInvalid(BadInputError):
-    """A flag, an environment variable or the settings table has a value that we do not take."""
+    """A flag, an environment variable or the settings table has a value that is not allowed."""
 
 
 class SutSpecInvalid(BadInputError):
-    """The system under test is not one that we know or can find."""
+    """The system under test is unknown or cannot be found."""
 
 
 class NoCaseMatches(BadInputError):
-    """The selection names no case of the task class."""
+    """The selection matches no case of the task class."""
 
 
 class TierConfigInvalid(BadInputError):
-    """The promotion policy is not one that we will judge by."""
+    """The promotion policy cannot be used for a verdict."""
 
 
 class DecodingRefused(BadInputError):
-    """Bytes from outside that the strict decoder does not take; `line` where one is to blame."""
+    """The strict decoder refused bytes from outside. `line` is set where one line is the cause."""
 
     def __init__(
         self, message: str, *, where: str | None = None, hint: str | None = None, line: int | None = None
@@ -91,11 +91,11 @@ class DecodingRefused(BadInputError):
 
 
 class BenchInvalid(BadInputError):
-    """The bench on disk is not one that we will run."""
+    """The bench on disk breaks the contract, so it is not run."""
 
 
 class TaskClassNotFound(BenchInvalid):
-    """No bench root holds a task class of this name."""
+    """None of the bench roots holds a task class of this name."""
 
 
 class TaskClassAlreadyRegistered(BenchInvalid):
@@ -103,19 +103,19 @@ class TaskClassAlreadyRegistered(BenchInvalid):
 
 
 class RegistrationInvalid(BenchInvalid):
-    """`registration.py` holds more than the one literal registration that we read."""
+    """`registration.py` holds more than the one literal registration that is allowed."""
 
 
 class BreakdownKeysInvalid(BenchInvalid):
-    """`breakdown_keys.py` is not one enumeration of allowed literal keys."""
+    """`breakdown_keys.py` is not a single enumeration of allowed literal keys."""
 
 
 class FailureModeTaxonomyInvalid(BenchInvalid):
-    """`failure_modes.yaml` is not a taxonomy that we can judge by."""
+    """`failure_modes.yaml` is not a valid taxonomy."""
 
 
 class RubricInvalid(BenchInvalid):
-    """`rubric.py`, or a module of `rubric_lib/`, does not compile: no case could be judged."""
+    """`rubric.py`, or a module of `rubric_lib/`, does not compile, so no case could be judged."""
 
 
 class DigestManifestInvalid(BenchInvalid):
@@ -152,31 +152,31 @@ class BenchCaseDigestMismatch(IntegrityError):
 
 
 class SutChanged(IntegrityError):
-    """The code of the system under test is no longer the one that the run was started with."""
+    """The code of the system under test has changed since the run was started."""
 
 
 class ChainTamperDetected(IntegrityError):
-    """A record of the audit log does not hold."""
+    """A record of the audit log fails verification."""
 
 
 class NotMeasured(EvalError):
-    """Nothing was decided, for a reason that is not the agent's."""
+    """Nothing was decided, and the agent is not the reason."""
 
 
 class HarnessFailure(NotMeasured):
-    """We could not start a process, copy a case or write a file."""
+    """The harness could not start a process, copy a case or write a file."""
 
 
 class IsolationNotProved(HarnessFailure):
-    """The proof of an isolation class failed or was disturbed, for no want of anything in the kernel."""
+    """The proof of an isolation class failed or was disturbed, although the kernel has all that it needs."""
 
 
 class IsolationUnavailable(NotMeasured):
-    """This machine lacks what the isolation class that was asked for is made of."""
+    """This machine lacks a kernel feature that the requested isolation class needs."""
 
 
 class IncompleteReportForPromotion(NotMeasured):
-    """A report without every planned verdict was offered as evidence."""
+    """A report was offered as evidence, but planned verdicts are missing in it."""
 
 
 class PromotionMustBeHumanAuthorized(EvalError):

@@ -1,4 +1,4 @@
-"""What came of one trial: the validated answer, its evidence, and the block rule that makes a score of it."""
+"""The result of one trial: the validated answer, its evidence, and the block rule that computes the score."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Literal
@@ -24,7 +24,7 @@ from codegenie.eval.models import (
 
 
 class Answer(Record):
-    """The validated answer on one trial, before the block rule is applied to it."""
+    """The validated answer on one trial, before the block rule is applied."""
 
     passed: bool
     score: Share
@@ -33,13 +33,13 @@ class Answer(Record):
 
 
 def answer_weight(answer: Answer) -> int:
-    """Return what an answer takes in a record: its bytes, or the cost of its values if that is more."""
+    """Return the size of an answer in a record: its bytes, or the cost of its values if that is more."""
     values = 4 * len(answer.failure_modes) + len(answer.breakdown)
     return max(len(canonical_json(answer.model_dump(mode="json"))), values * LIMITS.bytes_per_value)
 
 
 class Promised(Record):
-    """What the journal says of an output that was made in this run: its hash, that of its log, its cost."""
+    """What the journal says about an output of this run: its hash, the hash of its log, and its cost."""
 
     output: Digest
     cost_usd: Cost | None
@@ -47,35 +47,35 @@ class Promised(Record):
 
 
 class WorkItem(Record):
-    """One trial to measure, as plain data: an engine may send it to another process or machine."""
+    """One trial to measure, as plain data, so that an engine may send it to another process or machine."""
 
     plan_digest: Digest
     case: BenchCase
     trial: Annotated[int, Field(ge=0)]
-    # How often the system under test was asked for this trial before, in this run.
+    # How often this run asked the system under test for this trial before.
     asked_before: Annotated[int, Field(ge=0)] = 0
-    # What it produced when it was last asked, in a process that died before the output was judged.
+    # What it produced when it was last asked, if that process died before the output was judged.
     promised: Promised | None = None
 
 
 class TrialEvidence(Record):
-    """One trial as it was measured: the answer, what it cost, and the hashes of what it left behind."""
+    """One trial as it was measured: the answer, its cost, and the hashes of its artefacts."""
 
     case_id: Identifier
     trial: Annotated[int, Field(ge=0)]
     answer: Answer
     cost_usd: Cost | None
     wall_clock_ms: Annotated[int, Field(ge=0)]
-    # What of it comes from the store. Only a trial whose output was made in the run measures the agent.
+    # Which part comes from the store. A trial measures the agent only if its output was made in the run.
     reused: Literal["none", "output", "score", "both"] = "none"
     artifacts: Annotated[dict[str, Digest], AfterValidator(FrozenMap)] = Field(default_factory=FrozenMap)
-    # How often the agent was asked for it before, in this run, without an outcome: the run ended meanwhile.
-    # Left out when it is 0: the spelling of a trial that was asked once is that of earlier versions.
+    # How often this run asked the agent for this trial without getting an outcome, because the run was ended.
+    # Left out when it is 0, so that a trial that was asked once has the same bytes as in earlier versions.
     interrupted: Annotated[int, Field(ge=0, exclude_if=is_nothing)] = 0
 
 
 UNRETURNED = "unreturned_changes"
-"""The artefact that names the files which an agent changed in its copy and did not return."""
+"""The artefact that lists the files which an agent changed in its copy but did not return."""
 
 UNRETURNED_WORDS = (
     "files of its copy were changed and none was returned; only what is returned is judged:"
@@ -84,22 +84,22 @@ UNRETURNED_WORDS = (
 
 
 def was_unreturned(trial: TrialEvidence) -> bool:
-    """Say whether an agent changed files of its copy and returned none."""
+    """Say whether an agent changed files of its copy but returned none."""
     return any(name.startswith(UNRETURNED) for name in trial.artifacts)
 
 
 def was_judged(answer: Answer) -> bool:
-    """Say whether a rubric had its say: a system under test that failed left nothing to judge."""
+    """Say whether a rubric judged this trial: a system under test that failed left nothing to judge."""
     return not any(mode.code.startswith("sut.") for mode in answer.failure_modes)
 
 
 def reused_outputs(trials: Iterable[TrialEvidence]) -> int:
-    """Count the trials for which the system under test was not asked."""
+    """Count the trials whose output was reused, so that the system under test was not asked."""
     return sum(trial.reused in {"output", "both"} for trial in trials)
 
 
 def settle(answer: Answer, cost_usd: float | None, wall_clock_ms: int) -> TrialScore:
-    """Apply the block rule: a block-severity failure takes the pass and the score."""
+    """Apply the block rule: a failure of severity `block` makes the trial fail with score 0."""
     blocked = any(mode.severity is Severity.BLOCK for mode in answer.failure_modes)
     return TrialScore(
         passed=answer.passed and not blocked,
@@ -119,7 +119,7 @@ def settled(evidence: TrialEvidence) -> TrialScore:
 def answer_problem(
     answer: Answer, severities: Mapping[str, Severity], breakdown_keys: Collection[str]
 ) -> str | None:
-    """Say why an answer that comes from a disk cannot have been given under these rules; None if it can."""
+    """Say why an answer read from disk cannot have been given under these rules; None if it can."""
     for mode in answer.failure_modes:
         if severities.get(mode.code) is not mode.severity:
             return f"{mode.code} does not have the severity of the taxonomy"

@@ -1,4 +1,4 @@
-"""The documented path of a verified log. The code lives in `log.reading`."""
+"""The documented import path of a verified log. The code is in `log.reading`."""
 
 from codegenie.eval.log.reading import VerifiedLog, expect_head, verify_log
 

@@ -1,4 +1,4 @@
-"""What must be proved of an isolation class before a run may claim it (ADR-0021), and what was proved."""
+"""What must be proved about an isolation class before a run may claim it (ADR-0021), and what was proved."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,39 +69,39 @@ REQUIRED_BY_LIST: Mapping[int, Mapping[IsolationClass, frozenset[str]]] = Mappin
         ),
     }
 )
-"""What must have been blocked before a run may claim a class (ADR-0021), by the number of the list.
+"""The probes that must be blocked before a run may claim a class (ADR-0021), by the number of the list.
 
-A list that records were written by is never changed: older logs have to verify.
+Never change a list under which records were written: older logs must still verify.
 """
 
 
 PROBE_LIST: Final = 2
-"""The list that a proof of today is held to."""
+"""The list that a proof must satisfy today."""
 
 
 REQUIRED_PROBES = REQUIRED_BY_LIST[PROBE_LIST]
 
 
 class ProbeResult(Record):
-    """One probe of the isolation, as it came out at start."""
+    """The result of one probe of the isolation, at the start of a run."""
 
     name: Identifier
     blocked: bool
 
 
 class IsolationProof(Record):
-    """What was proved of the isolation before the run, and on which kernel."""
+    """What was proved about the isolation before the run, and on which kernel."""
 
     isolation_class: IsolationClass
     kernel: Text
     landlock_abi: int | None = None
-    # Which list of required probes it was held to. Records of the first do not say so.
+    # The list of required probes that it must satisfy. Records under the first list do not contain it.
     probe_list: Literal[1, 2] = 1
     probes: Annotated[tuple[ProbeResult, ...], FailFast()] = ()
 
     @model_serializer(mode="wrap")
     def _spelled(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave out the number of the first list: records are compared with their one spelling."""
+        """Leave out the number of the first list: a record is compared with its canonical bytes."""
         document: dict[str, object] = handler(self)
         if self.probe_list == 1:
             del document["probe_list"]
@@ -109,34 +109,34 @@ class IsolationProof(Record):
 
     @property
     def unproved(self) -> tuple[str, ...]:
-        """Name the required probes that are missing or got through, in order."""
-        # A probe that stands twice and got through once got through.
+        """Name the required probes that are missing or were not blocked, in order."""
+        # If a probe is listed twice, one result "not blocked" is enough to count it as not blocked.
         through = {probe.name for probe in self.probes if not probe.blocked}
         blocked = {probe.name for probe in self.probes} - through
         return tuple(sorted(REQUIRED_BY_LIST[self.probe_list][self.isolation_class] - blocked))
 
     @property
     def holds(self) -> bool:
-        """Whether all that its class promises was proved; `subprocess` promises nothing of the kind."""
+        """Whether everything that its class promises was proved; `subprocess` promises nothing."""
         return not self.unproved
 
 
 @dataclass(frozen=True, slots=True)
 class ClassFinding:
-    """Whether one class was proved here; if not, why, and what would have to change."""
+    """Whether one class was proved on this machine; if not, why, and what would have to change."""
 
     isolation_class: IsolationClass
     proof: IsolationProof | None = None
     why_not: str | None = None
     remedies: tuple[str, ...] = ()
-    # The kernel has not what the class needs: only then does `auto` look at the next one.
+    # The kernel lacks what the class needs. Only then does `auto` try the next class.
     lacking: bool = False
-    # `auto` does not take it by itself.
+    # `auto` does not choose it; the user must ask for it by name.
     by_name_only: bool = False
 
 
 def strongest(findings: Sequence[ClassFinding]) -> IsolationClass | None:
-    """Return the class that `auto` takes, None if it takes none; the findings come strongest first."""
+    """Return the class that `auto` takes, or None. The findings must be ordered, strongest class first."""
     first = next((found for found in findings if not found.lacking), None)
     if first is None or first.proof is None or first.by_name_only:
         return None
@@ -155,7 +155,7 @@ OPEN_PROBES = frozenset(
         "released",
     }
 )
-"""What every class leaves open: a rubric needs it, and so does the probe."""
+"""What every class leaves open, because rubrics need it; the probe needs it too."""
 
 
 CONTROLLED_PROBES = frozenset(
@@ -188,6 +188,6 @@ CONTROLLED_PROBES = frozenset(
 )
 """The canaries: a probe without confinement must reach each of them.
 
-The others are calls and states that many a machine denies to everybody, containers above all: io_uring, keys,
-namespaces, a shell. What nobody can do there, a rubric cannot do either.
+The other probes are calls and states that many machines, above all containers, deny to every process:
+io_uring, keys, namespaces, a shell. What the machine denies to every process, it denies to a rubric too.
 """

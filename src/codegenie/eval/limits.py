@@ -1,4 +1,4 @@
-"""The caps of the contract, each with its reason. Changing one is a change of the contract."""
+"""The caps of the contract, each with its reason. A change of a cap is a change of the contract."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class TreeLimits:
-    """What one directory of files may hold before any of it is read."""
+    """What one directory of files may hold. It is checked before any file is read."""
 
     files: int
     file_bytes: int
@@ -18,15 +18,15 @@ class TreeLimits:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The caps that outside bytes meet before they become records."""
+    """The caps that are checked before bytes from outside become records."""
 
-    # A case is a small repository at most; 1 TiB of sparse file must be refused by its size alone.
+    # A case is a small repository at most. A sparse file of 1 TiB must be refused by its size alone.
     case_tree: TreeLimits = TreeLimits(files=10_000, file_bytes=32 * MIB, total_bytes=128 * MIB, depth=16)
     # The rubric's sources are kept in memory for the whole run and written once per case.
     rubric_tree: TreeLimits = TreeLimits(files=64, file_bytes=1 * MIB, total_bytes=2 * MIB, depth=4)
-    # 100,000 cases would need 9 MB of digests; hashing them takes longer than anybody waits.
+    # 100,000 cases would need 9 MB of digests, and hashing them takes too long for any user.
     cases: int = 100_000
-    # Ten seconds of hashing, and more than any bench needs; a sparse file is large for nothing.
+    # Hashing this much takes ten seconds. Every real bench needs less, but sparse files are large at no cost.
     bench_bytes: int = 16 * 1024 * MIB
     digests_bytes: int = 10 * MIB
     # One dotted key of 64 KB keeps tomllib 3.11 busy for 10 s: quadratic (cpython #149231).
@@ -38,102 +38,102 @@ class Limits:
     # A rubric of 1 MiB compiles in half a second; one f-string of 900 KB takes 100 s, a list of names 570 MB.
     compile_cpu_seconds: int = 20
     compile_memory_bytes: int = 1024 * MIB
-    # On a machine so busy that this is not enough, nothing is the rubric's fault.
+    # If even this is not enough, the machine is too busy and the rubric is not to blame.
     compile_seconds: float = 120.0
-    # Our own records are three levels deep; json.loads recurses in C.
+    # Our own records are three levels deep, and json.loads recurses in C.
     nesting: int = 32
-    # Three bytes of JSON can be a value, and a value takes some hundred bytes of memory: 16 MiB took 430 MB.
+    # A value can be three bytes of JSON, but it takes some hundred bytes of memory: 16 MiB took 430 MB.
     json_values: int = 500_000
     # An answer of a rubric is some hundred bytes; 1 MiB leaves room for generous breakdowns.
     rubric_stdout_bytes: int = 1 * MIB
-    # The tail of stderr explains a failure; more is noise.
+    # The tail of stderr explains a failure; more does not help.
     rubric_stderr_bytes: int = 64 * KIB
-    # An agent's whole change as text. Larger outputs belong in files that the rubric need not parse.
+    # An agent's whole change as text. Larger outputs belong in files that the rubric does not parse.
     sut_output_bytes: int = 16 * MIB
     sut_log_bytes: int = 256 * KIB
-    # Contract: detail is one line of at most 200 characters, and at most 16 failures per kind of key.
+    # Contract: a detail is one line of at most 200 characters, with at most 16 failures per kind of key.
     detail_characters: int = 200
     unknown_keys_reported: int = 16
     # Any other free text of a record: a spec, a version, a filter, a finding.
     text_characters: int = 2_000
     findings: int = 1_000
-    # A rubric that names more failures than this is not describing one case.
+    # A rubric that names more failures than this does not describe one case.
     failure_modes: int = 256
     breakdown_keys: int = 256
-    # One record holds the whole finish of a run; verifying it takes some times as much memory.
+    # One record holds the whole finish of a run. Verifying it takes several times as much memory.
     record_bytes: int = 512 * MIB
-    # What one run keeps of all its cases: 1 MiB of output for each of a thousand; a hostile rubric of a large
-    # bench would write 120 GB. Half of it at most goes to logs: outputs are what a later re-score needs.
+    # What one run keeps of all its cases: 1 MiB of output for each of a thousand cases. A hostile rubric of a
+    # large bench would write 120 GB. At most half goes to logs, because a later re-score needs the outputs.
     run_artifact_bytes: int = 1024 * MIB
     run_log_bytes: int = 512 * MIB
-    # One answer in the log, which holds it up to three times. In a large run each has a share of the record,
-    # and below the least one, which our own failures need, there is no plan.
+    # One answer in the log, which holds each answer up to three times. In a large run each answer gets a
+    # share of the record. Our own failures need the least share, so a plan with a smaller one is refused.
     answer_bytes: int = 32 * KIB
     least_answer_bytes: int = 1 * KIB
-    # A value of a record takes some hundred bytes of memory, however short it is written.
+    # A value of a record takes some hundred bytes of memory, however short its text is.
     bytes_per_value: int = 32
-    # rlimits of a rubric child: two interpreters' worth of address space, files that fit the disk.
+    # rlimits of a rubric child: address space for two interpreters, and files that fit on the disk.
     child_address_space_bytes: int = 2048 * MIB
-    # What is left of it on a small machine, or with many rubrics at once, which together have half of the
-    # memory at most; less than this no interpreter with some data runs in.
+    # The smallest address space, on a small machine or with many rubrics at once: all of them together get at
+    # most half of the memory. An interpreter with some data does not run in less than this.
     least_child_address_space_bytes: int = 512 * MIB
     child_file_bytes: int = 32 * MIB
-    # A user may have 16,384 pages in pipes. Sixteen cases of 62 pipes each, at 16 pages a pipe, leave a rest.
+    # A user may have 16,384 pages in pipes. Sixteen cases of 62 pipes with 16 pages each stay below it.
     child_open_files: int = 128
-    # A rubric has the time of one processor until its deadline, and so much more: several threads do not
-    # have that of all processors. The deadline comes first for who has one thread.
+    # A rubric may use the time of one processor until its deadline, plus this many seconds. So several
+    # threads cannot use the time of all processors. A rubric with one thread reaches its deadline first.
     child_cpu_spare_seconds: int = 2
-    # Small stacks go around the limit of the address space: 400 threads were made with 32 KiB each. And each
-    # has a share of its processor: 125 threads left the case beside them one part in 126.
+    # Small stacks avoid the limit of the address space: 400 threads were started with 32 KiB each. Every
+    # thread also takes a share of the processor: 125 threads left the case beside them one part in 126.
     child_threads: int = 16
-    # Processes and threads of its user that no rubric can take: without them neither this harness nor
-    # another could start anything.
+    # Processes and threads of the user that a rubric cannot take. Without them neither this harness nor
+    # another one could start a process.
     user_tasks_kept: int = 32
-    # Signals that wait, of a real-time kind: 96,349 were all that a user had, and no timer could be made.
+    # Pending real-time signals: 96,349 were all that a user had, and then no process could make a timer.
     child_pending_signals: int = 64
-    # What a confined rubric may write beside its copy of the case: it lies in memory.
+    # What a confined rubric may write outside its copy of the case. These files are held in memory.
     scratch_bytes: int = 64 * MIB
     scratch_entries: int = 4_096
-    # One zygote serves this many cases. It keeps nothing of any; what we do not know of ends with it.
+    # One zygote serves this many cases. It keeps nothing of a case that we know of; the rest ends with it.
     zygote_cases: int = 500
-    # Namespaces, a root of mounts and one fork; some 50 ms on a quiet machine.
+    # A zygote needs namespaces, a root of mounts and one fork: some 50 ms on a quiet machine.
     zygote_seconds: float = 20.0
-    # What a helper process (multiprocessing's resource tracker, for one) needs to notice its parent's exit.
+    # A helper process (such as multiprocessing's resource tracker) needs this to notice its parent's exit.
     leak_grace_seconds: float = 0.25
-    # Writing a record takes milliseconds; whoever holds the log for longer is stuck, or wants us to be.
+    # Writing a record takes milliseconds. A process that holds the log longer is stuck, or wants to block us.
     lock_seconds: float = 15.0
-    # A case of ordinary size goes at once; whatever is larger is removed beside the run, and not before it.
+    # A case of ordinary size is removed at once. A larger one is removed in the background of the run.
     removed_at_once: int = 512
-    # What hostile code left may be too much to remove while somebody waits for the end of a run.
+    # Hostile code may leave too much to remove while the user waits for the end of a run.
     removal_seconds: float = 10.0
-    # For what others of the user have taken, their threads for one, which end with their case.
+    # How long to wait for resources that other processes of the user hold, such as threads of another case.
     start_seconds: float = 5.0
-    # A rubric has its seconds and those in which the machine had no processor for it, up to this multiple.
+    # A rubric gets its seconds plus the time in which it had no processor, up to this multiple.
     deadline_stretch: int = 4
-    # From the deadline of a child to the moment when we stop believing in its keeper.
+    # From the deadline of a child to the moment when we give up on its supervisor.
     teardown_seconds: float = 5.0
-    # Environment values shorter than this occur in ordinary text; redacting them would destroy it.
+    # Environment values shorter than this occur in ordinary text, and redacting them would destroy that text.
     secret_characters: int = 8
-    # A copy lies below TMPDIR, and a whole path may have 4,096 bytes: what cannot be copied is not taken.
+    # A copy is below TMPDIR, and a whole path may have 4,096 bytes. Longer paths could not be copied.
     path_characters: int = 1_024
-    # A class has seven entries; whoever finds hundreds is told so without waiting for a million.
+    # A class has seven entries. If there are hundreds, say so without listing a million.
     class_entries: int = 256
-    # Lines that `show --diff` compares of one output: the time grows with their square, here to some seconds.
+    # How many lines of one output `show --diff` compares. The time grows with their square: some seconds.
     compared_lines: int = 20_000
-    # What the fence lists of one rule in one class: no rule can bury another under a million findings.
+    # How many findings of one rule the fence lists per class, so that one rule cannot hide the others.
     fence_findings_per_rule: int = 100
-    # Python prints at most 4,300 digits: an integer that no message could name is refused where it comes in.
+    # Python prints at most 4,300 digits, and a message must be able to name every integer that we accept.
     integer_bits: int = 4_096
-    # More than any pyproject.toml has; 256 lines of 512 dots take tomllib a second, one of 100,000 minutes.
+    # More than any pyproject.toml has. tomllib needs a second for 256 lines of 512 dots, minutes for 100,000.
     settings_bytes: int = 256 * KIB
     settings_dots_per_line: int = 512
-    # 256 KiB of short keys below a header of 512 parts kept tomllib busy for 7 s; this much takes one.
+    # 256 KiB of short keys below a header of 512 parts kept tomllib busy for 7 s; this many steps take 1 s.
     settings_steps: int = 500_000
-    # What one call may claim to have cost: sums of larger numbers overflow, and one SUT would end the run.
+    # The most that one call may claim to have cost: larger sums overflow, and one SUT would end the run.
     cost_usd: float = 1e9
-    # Importing an agent may load a large library once; longer is a hang.
+    # Importing an agent may load a large library once. If it takes longer than this, it hangs.
     sut_check_seconds: float = 60.0
-    # A machine whose clock says that it is later is set wrong; what it would write bars an agent until then.
+    # A clock with a later year is wrong. Records with such a date would block an agent until then.
     latest_year: int = 2060
     trials: int = 1_000
     concurrency: int = 256

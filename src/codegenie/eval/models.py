@@ -1,7 +1,7 @@
-"""The records that travel the line: frozen, closed, strict and finite.
+"""The records that the stages of a run exchange: frozen, closed, strict and finite.
 
-A record never holds a path of the machine, a clock or an open thing unless its name says so, and a
-missing answer is a typed failure, never a None score and never NaN.
+A record holds a path of the machine, a clock value or an open object only if its name says so. A missing
+answer is a typed failure, never a None score and never NaN.
 """
 
 import datetime as dt
@@ -25,7 +25,7 @@ from pydantic import (
 from codegenie.eval.limits import LIMITS
 
 MICRO = 1_000_000
-"""Scores are whole millionths: what is summed and hashed are integers."""
+"""Scores are whole millionths, so that sums and hashes are computed over integers."""
 
 IDENTIFIER_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 CODE_PATTERN = r"^[a-z][a-z0-9_.]{0,63}$"
@@ -37,7 +37,7 @@ Text = Annotated[str, StringConstraints(max_length=LIMITS.text_characters)]
 
 
 def quantise(score: float) -> float:
-    """Round to a whole millionth; also turns -0.0 into 0.0, so that equal scores have equal bytes."""
+    """Round to a whole millionth. This also turns -0.0 into 0.0, so that equal scores have equal bytes."""
     return round(score * MICRO) / MICRO + 0.0
 
 
@@ -46,14 +46,14 @@ Share = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(quantise)]
 
 
 Cost = Annotated[float, Field(ge=0.0, le=LIMITS.cost_usd * LIMITS.trials)]
-"""What a case cost: all of its trials."""
+"""What a case cost, with all of its trials."""
 
 UnitRule = Literal["family", "family-or-input"]
-"""Which cases are one unit: those of a family, or also those whose inputs are the same bytes."""
+"""Which cases are one unit: those of a family, or also those whose inputs have the same bytes."""
 
 
 class FrozenMap(dict[str, Any]):
-    """A dictionary that nobody changes: `frozen` does not freeze what a record holds."""
+    """A dictionary that cannot be changed: pydantic's `frozen` does not freeze the values of a record."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class FrozenMap(dict[str, Any]):
     clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> tuple[type[Self], tuple[dict[str, Any]]]:
-        """Copy and pickle through the constructor, since item by item is refused."""
+        """Copy and pickle through the constructor, because setting single items is refused."""
         return type(self), (dict(self),)
 
 
@@ -75,17 +75,17 @@ def _frozen(mapping: dict[str, Any]) -> dict[str, Any]:
 Breakdown = Annotated[dict[str, Share], AfterValidator(_frozen)]
 
 
-# Which fields were given, as sets that equal records share: one of its own takes half of a record's memory.
+# The sets of given fields, shared by equal records: a set of its own takes half of a record's memory.
 _GIVEN_FIELDS: dict[frozenset[str], set[str]] = {}
 
 
 def _is_none(value: object) -> bool:
-    """Leave a field out of the spelling of a record that is older than the field."""
+    """Say whether to leave out a field that older records do not have."""
     return value is None
 
 
 def is_nothing(value: object) -> bool:
-    """Say whether a field is left out that earlier versions did not have: their records must still hold."""
+    """Say whether to leave out a field that is missing in earlier versions: their records must verify."""
     return not value
 
 
@@ -103,13 +103,13 @@ class Record(BaseModel):
     )
 
     def model_post_init(self, _context: Any, /) -> None:  # noqa: ANN401 - pydantic's signature
-        """Share the set of given fields; nobody changes it, since records do not change."""
+        """Share the set of given fields. This is safe because records do not change."""
         given = self.__pydantic_fields_set__
         object.__setattr__(self, "__pydantic_fields_set__", _GIVEN_FIELDS.setdefault(frozenset(given), given))
 
 
 class Severity(StrEnum):
-    """What a failure mode does to its case: only `block` takes the score."""
+    """What a failure mode does to its case: only `block` sets the score to 0."""
 
     BLOCK = "block"
     WARN = "warn"
@@ -117,7 +117,7 @@ class Severity(StrEnum):
 
 
 class Fault(StrEnum):
-    """Whose fault it is that a case has no verdict of its rubric."""
+    """Whose fault it is that a case has no verdict from its rubric."""
 
     SUT = "sut"
     BENCH = "bench"
@@ -133,13 +133,13 @@ RUNNER_CODES: Mapping[str, Fault] = {
     "rubric.unknown_breakdown_key": Fault.BENCH,
     "rubric.unknown_failure_mode": Fault.BENCH,
 }
-"""The seven runner-internal codes. Each blocks, whatever a bench says of it (ADR-0004)."""
+"""The seven codes that only the runner uses. Each blocks, whatever a bench declares for it (ADR-0004)."""
 
 RESERVED_PREFIXES = ("sut.", "rubric.")
 
 
-# A list and not `str.isprintable`, whose answer changes with the Unicode of the interpreter: a record that
-# holds under one Python must hold under all. What is newer than the list is replaced where it is shown.
+# A fixed list instead of `str.isprintable`, whose answer changes with the interpreter's Unicode version: a
+# record that verifies under one Python must verify under all. Newer characters are replaced on display.
 _STEERING = re.compile(
     "[\x00-\x1f\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u1680\u180e\u2000-\u200f"
     "\u2028-\u202f\u205f-\u206f\u3000\ud800-\uf8ff\ufeff\ufff9-\ufffb\U000110bd\U000110cd"
@@ -162,7 +162,7 @@ def _says_something(text: str) -> str:
 
 Detail = Annotated[str, AfterValidator(_one_printable_line)]
 Sentence = Annotated[Detail, AfterValidator(_says_something)]
-"""What a human gives as a reason: one printable line that is not blank."""
+"""A reason given by a human: one printable line that is not blank."""
 
 
 class FailureMode(Record):
@@ -206,7 +206,7 @@ class BenchCase(Record):
 
 
 class SourceFile(Record):
-    """One file of a rubric, as bytes that were hashed."""
+    """One file of a rubric, with the bytes that were hashed."""
 
     path: str
     executable: bool
@@ -214,7 +214,7 @@ class SourceFile(Record):
 
 
 class TaskClass(Record):
-    """One bench, loaded: plain data that was read and never executed."""
+    """One loaded bench. It is plain data that was read and never executed."""
 
     name: Identifier
     directory: Path
@@ -227,7 +227,7 @@ class TaskClass(Record):
 
 
 class Selection(Record):
-    """Which cases of the class a plan holds. A partial one is never evidence for promotion."""
+    """Which cases of the class a plan holds. A partial selection is never evidence for promotion."""
 
     kind: Literal["all", "partial"]
     case_filter: Text | None = None
@@ -235,7 +235,7 @@ class Selection(Record):
 
 
 Spawn = Literal["zygote", "cold"]
-"""How a confined rubric comes to its interpreter: as a copy of one that is there, or in a fresh one."""
+"""How a confined rubric gets its interpreter: as a fork of a zygote, or as a fresh process."""
 
 
 class RunOptions(Record):
@@ -247,14 +247,14 @@ class RunOptions(Record):
     max_cost_usd: Annotated[float, Field(ge=0)] | None = None
     isolation: Literal["auto", "namespace", "landlock", "subprocess"] = "auto"
     spawn: Spawn = "zygote"
-    # None: nothing is reused. `fresh`: a new measurement, which is kept but takes nothing from the store.
+    # None: nothing is reused. `fresh`: the run stores its results but reuses none from the store.
     cache_dir: Path | None = None
     fresh: bool = False
     policy_digest: Digest | None = None
 
 
 class RunPlan(Record):
-    """What will be run, decided before anything runs: the denominator of every number."""
+    """What will be run. It is decided before anything runs and is the denominator of every number."""
 
     task_class: TaskClass
     cases: tuple[BenchCase, ...]
@@ -265,7 +265,7 @@ class RunPlan(Record):
 
 
 class TrialScore(Record):
-    """What one trial of one case came to."""
+    """The result of one trial of one case."""
 
     passed: bool
     score: Share
@@ -292,9 +292,9 @@ def _settled(score: ScoreT) -> ScoreT:
 
 
 class BenchScore(TrialScore):
-    """What one case came to: its only trial, or the mean of all of them.
+    """The result of one case: its only trial, or the mean of all trials.
 
-    A blocked trial counts as 0 in the mean and keeps the case from passing.
+    A blocked trial counts as 0 in the mean, and the case does not pass.
     """
 
     trials: Annotated[tuple[TrialScore, ...], FailFast()] = ()
@@ -310,17 +310,17 @@ class BenchScore(TrialScore):
 
 
 class SutIdentity(Record):
-    """Which system was measured: what was asked for, and the digest of what that resolved to."""
+    """Which system was measured: what the user asked for, and the digest of what that resolved to."""
 
     spec: Text
     version: Text | None = None
     digest: Digest | None = None
-    # Of the module's syntax tree: a comment makes other bytes, and no other agent. Older records have none.
+    # Digest of the module's syntax tree: a comment changes the bytes but not the agent. Old records lack it.
     syntax: Annotated[Digest | None, Field(exclude_if=_is_none)] = None
 
 
 class Summary(Record):
-    """The numbers of a run, each recomputable from `per_case` and the plan."""
+    """The numbers of a run. Each can be recomputed from `per_case` and the plan."""
 
     mean_score: Share
     score_stddev: Annotated[float, Field(ge=0.0)]
@@ -345,7 +345,7 @@ IsolationClass = Literal["subprocess", "landlock", "namespace"]
 
 
 class RunHeader(Record):
-    """What a run was, apart from what it found."""
+    """The description of a run, without its results."""
 
     run_id: Text
     task_class: Identifier
@@ -366,8 +366,8 @@ class RunHeader(Record):
 
 
 class BenchRunReport(RunHeader, Summary):
-    """The result of a run: every planned case, every failure typed, every number bounded."""
+    """The result of a run: every planned case, every failure with a type, every number with a bound."""
 
     schema_id: Literal["codegenie.eval.report/1"] = Field("codegenie.eval.report/1", alias="schema")
-    # Not in its repr, which asyncio makes and throws away when a run ends: 20 ms at 1,000 cases.
+    # Not in the repr, which asyncio makes and throws away when a run ends: 20 ms at 1,000 cases.
     per_case: Annotated[tuple[tuple[Identifier, BenchScore], ...], FailFast(), Field(repr=False)]

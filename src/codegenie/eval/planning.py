@@ -1,4 +1,4 @@
-"""Task class, cases and options to a RunPlan: no clock and no disk."""
+"""Build a RunPlan from a task class, cases and options, without reading a clock or the disk."""
 
 import fnmatch
 from collections.abc import Callable, Collection
@@ -12,17 +12,17 @@ from codegenie.eval.models import BenchCase, RunOptions, RunPlan, Selection, Tas
 
 DEFAULT_BENCH_ROOT = "bench"
 DEFAULT_OUT_DIR = ".codegenie/eval/runs"
-# An answer stands in the evidence, in its trial and in the case of several trials; the rest of a trial, which
-# is names, hashes of artefacts, cost and time, takes less than this.
+# An answer appears in the evidence, in its trial, and in its case if there are several trials. The rest of a
+# trial (names, hashes of artefacts, cost and time) takes less than _TRIAL_BYTES.
 _COPIES = 3
 _TRIAL_BYTES = 1_400
-# What a finish holds beside its trials.
+# What a finish record holds besides its trials.
 _FINISH_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class GlobFilter:
-    """Several globs as one predicate that can say what it is."""
+    """Several globs as one predicate that can also describe itself."""
 
     globs: tuple[str, ...]
 
@@ -54,7 +54,7 @@ def any_of(globs: Collection[str]) -> CaseFilter:
 
 
 def describe_filter(case_filter: CaseFilter) -> str | None:
-    """Say in one line what was selected, for the report; which cases it comes to, the plan says."""
+    """Describe in one line what the user selected, for the report. The plan says which cases those are."""
     if case_filter is None:
         return None
     if isinstance(case_filter, str):
@@ -70,7 +70,7 @@ def describe_filter(case_filter: CaseFilter) -> str | None:
 
 
 def check_filter(case_filter: CaseFilter, selected: Collection[str]) -> None:
-    """Refuse a name or one of several globs that finds no case: a typing error must not shrink a run."""
+    """Raise NoCaseMatches if a name or one of several globs matches no case: a typo must not shrink a run."""
     unknown: list[str] = []
     if isinstance(case_filter, GlobFilter):
         unknown = [glob for glob in case_filter.globs if not fnmatch.filter(selected, glob)]
@@ -89,7 +89,10 @@ def build_plan(
     options: RunOptions | None = None,
     out_dir: Path | None = None,
 ) -> RunPlan:
-    """Fix what will be run. Cases are ordered by id, whatever order they came in."""
+    """Decide what will be run, with the cases ordered by id.
+
+    Raises NoCaseMatches if there are no cases, and SettingsInvalid if one record cannot hold so many trials.
+    """
     if not cases:
         raise NoCaseMatches(
             f"no case of {task_class.name!r} matches {selection.case_filter!r}",
@@ -113,7 +116,7 @@ def build_plan(
 
 
 def answer_room(cases: int, trials: int) -> int:
-    """Return how much one answer may weigh so that, whatever a bench says, the run can be recorded."""
+    """Return the largest weight of one answer with which the run can be recorded, whatever the bench says."""
     share = (LIMITS.record_bytes - _FINISH_BYTES) // (cases * trials)
     return min(LIMITS.answer_bytes, (share - _TRIAL_BYTES) // _COPIES)
 
@@ -124,7 +127,7 @@ def _most_trials() -> int:
 
 
 def plan_digest(plan: RunPlan) -> str:
-    """Hash everything that decides what is measured; how fast, and where it is kept, is left out."""
+    """Hash everything that decides what is measured. Speed and storage options are left out."""
     return digest_json(
         "plan.v1",
         {

@@ -1,7 +1,7 @@
-"""The questions that the line asks of the world: a Protocol each, and one abstract class, `SutRunner`.
+"""The interfaces between the stages of a run and the outside world.
 
-Standard library only at run time: a SUT child imports this module for `SutCase` and must not pay for
-the records.
+Each is a Protocol, except the abstract class `SutRunner`. At run time this module needs only the standard
+library: the child process of a SUT imports it for `SutCase` and must not pay for importing the records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SutCase:
-    """All that a system under test learns of a case. Not the disposition, and not what is expected."""
+    """All that a system under test learns about a case: neither its disposition nor what is expected."""
 
     case_id: str
     task_class: str
@@ -34,7 +34,7 @@ class SutCase:
 
 @dataclass(frozen=True, slots=True)
 class SutResult:
-    """What a system under test may return in place of a bare mapping, to say what it spent."""
+    """What a system under test may return instead of a bare mapping, to report its cost."""
 
     harness_output: Mapping[str, Any]
     cost_usd: float | None = None
@@ -42,7 +42,7 @@ class SutResult:
 
 
 class SystemUnderTest(Protocol):
-    """An agent as an object of the caller: an async callable from case to output."""
+    """An agent as an object in the caller's process: an async callable from case to output."""
 
     def __call__(self, case: SutCase, /) -> Awaitable[Mapping[str, Any] | SutResult]:
         """Work on the case and return a JSON object, or a SutResult around one."""
@@ -51,65 +51,65 @@ class SystemUnderTest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SutAnswer:
-    """What a system under test produced in time: JSON bytes within the cap, already checked."""
+    """What a system under test produced before its deadline: checked JSON bytes within the cap."""
 
     output: bytes
     cost_usd: float | None
     log: bytes = b""
-    # Files of its copy that it changed, where it returned none.
+    # Files of its copy that the agent changed, if its output returned no files.
     unreturned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SutFault:
-    """A system under test that produced nothing usable, and which of the codes says so."""
+    """A system under test that produced nothing usable, with the failure code for it."""
 
     code: str
     detail: str
     cost_usd: float | None = None
     log: bytes = b""
-    # It ended in order and had nothing to say: perhaps its work lies in its copy of the case.
+    # It ended normally without an answer. Its work may be in its copy of the case.
     returned_nothing: bool = False
     unreturned: tuple[str, ...] = ()
 
 
 Explain: TypeAlias = Callable[[str], None]
-"""Hears why something is measured again."""
+"""Is told why something is measured again."""
 
 Measure: TypeAlias = "Callable[[WorkItem], Awaitable[TrialEvidence]]"
-"""Measures one trial, where it runs."""
+"""Measures one trial in the process where it is called."""
 
 Reads: TypeAlias = Literal["input", "case"]
-"""What of a case decides an output: `input/`, or every file of the case."""
+"""Which part of a case decides an output: `input/`, or every file of the case."""
 
 
 class SutRunner(ABC):
     """Asks one kind of system under test for its output, within a deadline that it cannot move.
 
-    A class to inherit from and not a protocol: what merely has these attributes, a mock for one, is an
-    object of the caller, runs in the caller's process and does not name its own boundary.
+    A base class and not a protocol. An object that only has these attributes, such as a mock, belongs to the
+    caller: it runs in the caller's process and must not name its own boundary.
     """
 
     identity: SutIdentity
     boundary: SutBoundary
     wants_input: bool
-    # A stored output is found by the digest of this. Who says `input` can come by nothing else of a case.
+    # A stored output is found by the digest of this part. A runner with `input` must not read any other part.
     reads: Reads = "input"
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Find out, before the first case, whether there is a system under test to ask."""
+        """Check, before the first case, that the system under test can be asked."""
 
     @abstractmethod
     async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
-        """Return the output or a fault; raise only what ends the run.
+        """Return the output or a fault. Raises only errors that end the run.
 
-        Cancelling the call ends whatever the system under test started.
+        If the call is cancelled, everything that the system under test started is ended.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """End everything that is still held open."""
+        """Close everything that is still open."""
 
 
 Room: TypeAlias = "Path | int"
@@ -120,7 +120,7 @@ Room: TypeAlias = "Path | int"
 class RubricRun:
     """What a rubric child left behind: capped bytes and how it ended. Untrusted.
 
-    `starved_with` is set where the machine had no processor for it: the seconds of one that it did get.
+    `starved_with` is set if the machine had no processor for the child: the seconds that it did get.
     """
 
     stdout: bytes
@@ -135,11 +135,11 @@ class RubricRun:
 
 
 class RubricRunner(Protocol):
-    """Runs a rubric where it can hurt nobody and returns what it wrote, unparsed."""
+    """Runs a rubric where it can do no damage and returns what it wrote, unparsed."""
 
     isolation_class: IsolationClass
     proof: IsolationProof
-    # Why no stronger class was taken.
+    # Why a stronger class was not chosen.
     notes: tuple[str, ...]
     wants_parcel: bool
 
@@ -151,65 +151,65 @@ class RubricRunner(Protocol):
         ...
 
     async def close(self) -> None:
-        """End everything that is still held open."""
+        """Close everything that is still open."""
         ...
 
 
 class CaseStore(Protocol):
-    """Private copies of a case, hashed while they are copied and removed on every path."""
+    """Makes private copies of a case. They are hashed while they are copied and always removed."""
 
     def for_sut(self, case: BenchCase) -> AbstractContextManager[Path]:
-        """Give a directory that holds `input/`."""
+        """Yield a directory that holds `input/`."""
         ...
 
     def for_rubric(self, case: BenchCase) -> AbstractContextManager[Path]:
-        """Give a directory that holds the rubric, `input/` and `expected/`."""
+        """Yield a directory that holds the rubric, `input/` and `expected/`."""
         ...
 
     def changed_files(self, case: BenchCase, directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Name the files of a copy made by `for_sut` that were changed or removed, and those that are new."""
+        """Name the files of a copy made by `for_sut` that were changed or removed, and the new files."""
         ...
 
     def parcel_for_rubric(self, case: BenchCase) -> AbstractContextManager[int]:
-        """Give the same, packed in an anonymous file."""
+        """Yield the same content, packed in an anonymous file."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What a system under test produced before, and whether that was in this very run, before it died."""
+    """What a system under test produced before, and whether that was in this run before it died."""
 
     produced: SutAnswer | SutFault
     in_this_run: bool
 
 
 class TrialNotices(Protocol):
-    """What a trial tells the caller of its engine while it is under way; the caller keeps and counts."""
+    """What a trial reports to the caller of its engine while it runs. The caller stores and counts it."""
 
     async def asking(self, item: WorkItem) -> None:
-        """Hear that the system under test is asked now; returns when that is on the disk."""
+        """Note that the system under test is asked now. Returns when that is on the disk."""
         ...
 
     def spent(self, cost_usd: float | None) -> None:
-        """Hear what the system under test has spent, as soon as it says so."""
+        """Note what the system under test has spent, as soon as it says so."""
         ...
 
     def produced(self, item: WorkItem, output: Promised) -> None:
-        """Hear what it produced, before that is judged."""
+        """Note what it produced, before that is judged."""
         ...
 
 
 class Engine(Protocol):
-    """Measures work items, several at once. Items and evidence are plain data, so they can travel.
+    """Measures work items, several at once. Items and evidence are plain data, so they can be sent elsewhere.
 
-    Journal, budget, progress and resume stay with the caller: it makes the items and keeps the evidence.
+    The caller keeps journal, budget, progress and resume: it makes the items and stores the evidence.
     """
 
     async def measure(self, items: Iterable[WorkItem], keep: Callable[[TrialEvidence], None]) -> None:
-        """Measure every item and hand its evidence to `keep`.
+        """Measure every item and pass its evidence to `keep`.
 
-        An item is taken only when a worker is free: the caller stops a run by ending the items. The first
-        exception ends everything that is under way and is raised.
+        An item is taken only when a worker is free, so the caller can stop a run by ending the items. The
+        first exception ends all work in progress and is raised.
         """
         ...
 
@@ -218,53 +218,53 @@ class MakeEngine(Protocol):
     """Makes the engine of one run."""
 
     def __call__(self, measure: Measure, concurrency: int, /) -> Engine:
-        """Return an engine that measures a trial by `measure`, with so many under way."""
+        """Return an engine that measures each trial with `measure`, at most `concurrency` at once."""
         ...
 
 
 class TrialMemory(Protocol):
-    """What is known already of outputs and answers, and where new ones are kept."""
+    """The known outputs and answers, and the place where new ones are kept."""
 
     def output(self, case: BenchCase, trial: int) -> Remembered | None:
-        """Return what the system under test produced before, if that may be used again."""
+        """Return what the system under test produced before, if it may be reused."""
         ...
 
     def own_output(self, case: BenchCase, trial: int, promised: Promised) -> Remembered | None:
-        """Return what it produced in this run, by its hash and by nothing else."""
+        """Return what it produced in this run, found only by its hash."""
         ...
 
     def keep_output(self, case: BenchCase, trial: int, produced: SutAnswer | SutFault) -> None:
-        """Keep what was produced, success or failure."""
+        """Keep what was produced, whether it is a success or a failure."""
         ...
 
     def answer(self, case: BenchCase, output: bytes) -> Answer | None:
-        """Return what the rubric said of this very output before."""
+        """Return what the rubric said before about exactly this output."""
         ...
 
     def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> Answer:
-        """Keep what the rubric said, and return it; or the fault, if it once said something else."""
+        """Keep the rubric's answer and return it. If it once gave another answer, return that fault."""
         ...
 
     def artifact(self, name: str, content: bytes) -> tuple[str, str]:
-        """Keep bytes under their hash while there is room; return the name to record and the hash."""
+        """Keep bytes under their hash while there is room. Return the name to record, and the hash."""
         ...
 
 
 class Clock(Protocol):
-    """The two clocks: one to write down, one to measure with."""
+    """The two clocks: the wall clock for records, and the monotonic clock for durations."""
 
     def now(self) -> dt.datetime:
         """Return the wall clock in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never step."""
+        """Return seconds of a clock that never jumps."""
         ...
 
 
 class Progress(Protocol):
-    """Is told what happens during a run; decides nothing."""
+    """Is told what happens during a run, and decides nothing."""
 
     def finished(self, evidence: TrialEvidence, score: TrialScore) -> None:
-        """Hear that a trial has its score."""
+        """Note that a trial has its score."""
         ...

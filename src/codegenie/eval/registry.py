@@ -1,7 +1,7 @@
 """The registration decorator, for trusted code in this process.
 
-A bench on disk is never imported: the loader reads the same decorator from the syntax tree and leaves
-every registry alone. Here it works as an ordinary decorator.
+A bench on disk is never imported: the loader reads the same decorator from the syntax tree and does not
+touch any registry. In this module it works as an ordinary decorator.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What one decorator said, as plain data."""
+    """The arguments of one decorator, as plain data."""
 
     name: str
     bench_path: str
@@ -25,13 +25,13 @@ class Registration:
 
 
 class TaskClassRegistry:
-    """Names that were registered in this process; a name is taken once."""
+    """The names that were registered in this process. Each name can be registered once."""
 
     def __init__(self) -> None:
         self._registrations: dict[str, Registration] = {}
 
     def register(self, registration: Registration) -> None:
-        """Take a name, or raise TaskClassAlreadyRegistered."""
+        """Register a name. Raises TaskClassAlreadyRegistered if it is taken."""
         if registration.name in self._registrations:
             raise TaskClassAlreadyRegistered(
                 f"task class {registration.name!r} is registered already",
@@ -40,7 +40,7 @@ class TaskClassRegistry:
         self._registrations[registration.name] = registration
 
     def get(self, name: str) -> Registration:
-        """Return what was registered under `name`, or raise TaskClassNotFound."""
+        """Return what was registered under `name`. Raises TaskClassNotFound if there is nothing."""
         try:
             return self._registrations[name]
         except KeyError:
@@ -61,7 +61,7 @@ def register_task_class(
     min_cases_for_promotion: Mapping[str, int] | None = None,
     registry: TaskClassRegistry | None = None,
 ) -> Callable[[T], T]:
-    """Register a task class and return the decorated thing unchanged."""
+    """Register a task class and return the decorated object unchanged."""
     registration = Registration(name, str(bench_path), MappingProxyType(dict(min_cases_for_promotion or {})))
 
     def decorate(decorated: T) -> T:

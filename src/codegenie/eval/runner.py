@@ -1,4 +1,4 @@
-"""Runner: plan, execute, record, run_eval. Puts the stages of the line together."""
+"""The runner: `plan`, `execute`, `record` and `run_eval` connect the stages of a run."""
 
 import datetime as dt
 import os
@@ -63,10 +63,10 @@ from codegenie.eval.trial import TrialParts, cancelled_evidence, run_trial
 
 
 class SilentProgress:
-    """Says nothing."""
+    """Reports nothing."""
 
     def finished(self, evidence: TrialEvidence, score: TrialScore) -> None:
-        """Hear that a trial has its score."""
+        """Ignore that a trial has its score."""
 
 
 class PlanArguments(TypedDict, total=False):
@@ -81,7 +81,7 @@ class PlanArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
-    """What one run is made with, and what it says of itself at its start and in its report."""
+    """The parts of one run, and how they describe it in its start record and in its report."""
 
     plan: RunPlan
     sut: SutRunner
@@ -113,7 +113,7 @@ class RunParts:
         )
 
     def header(self, start: RunStarted, run_id: str, span: tuple[dt.datetime, dt.datetime]) -> RunHeader:
-        """Return what the report repeats of the start, with the times of this process."""
+        """Return what the report repeats from the start, with the times of this process."""
         shared = {
             name: getattr(start, name)
             for name in RunHeader.model_fields.keys() & RunStarted.model_fields.keys()
@@ -128,7 +128,7 @@ class RunParts:
         )
 
     def memory(self, start: RunStarted, run_id: str, explain: Explain | None) -> StoredMemory:
-        """Return the memory of the run's trials."""
+        """Return the memory that the trials of the run use."""
         options = self.plan.options
         return StoredMemory(
             start=start,
@@ -142,21 +142,21 @@ class RunParts:
         )
 
     def _reuse(self, start: RunStarted) -> ReusePolicy:
-        """Say what may come from other runs; a fresh run, or one without a store, takes nothing."""
+        """Say what may be reused from other runs. A fresh run, or one without a store, reuses nothing."""
         options = self.plan.options
         if options.cache_dir is None or options.fresh:
             return ReusePolicy()
-        # Luck could be collected in the store case by case: what is to be evidence is measured in one piece.
+        # Lucky results could be collected in the store case by case, so evidence is measured in one run.
         if start.policy_digest is not None and start.selection.kind == "all":
             return ReusePolicy(because="a whole run under a policy makes its own outputs and scores")
-        # A name does not say that it is the same agent as before; only the harness's own are known by it.
+        # A name does not prove that it is the same agent as before, except for the harness's own agents.
         if start.sut_boundary != "harness" and start.sut.version is None:
             return ReusePolicy(answers=True, because="the agent has no version")
         return ReusePolicy(outputs=True, answers=True)
 
 
 class Runner:
-    """Runs a task class against a system under test, with the default parts unless others are given."""
+    """Runs a task class against a system under test, with the default parts or with given ones."""
 
     def __init__(
         self,
@@ -180,8 +180,12 @@ class Runner:
         case_filter: CaseFilter = None,
         options: RunOptions | None = None,
     ) -> RunPlan:
-        """Load and check everything that will be run. Raises before any system under test is asked."""
-        # Resolved once: a link that is turned meanwhile must not take the finish to another log.
+        """Load and check everything that will be run, before any system under test is asked.
+
+        Raises BadInputError if the bench, the selection or a setting is wrong, and IntegrityError if a
+        case does not match its digest. Raises HarnessFailure if the machine cannot read them.
+        """
+        # Resolved only once: if a link is changed during the run, the finish must not go to another log.
         place = resolved(Path(out_dir or DEFAULT_OUT_DIR)).absolute()
         for kept in (place, None if options is None else options.cache_dir):
             _check_outside_benches(kept)
@@ -202,7 +206,11 @@ class Runner:
         system_under_test: SystemUnderTest | SutRunner,
         stop: Stop | None = None,
     ) -> BenchRunReport:
-        """Run every planned trial and return the report; every planned case is in it."""
+        """Run every planned trial and return the report, which contains every planned case.
+
+        Raises SutSpecInvalid if the system under test cannot be used, NotMeasured if the harness or its
+        isolation fails, and IntegrityError if a case, the log or the agent's code was changed.
+        """
         recorded = await self.record(plan, system_under_test=system_under_test, stop=stop)
         return recorded.report
 
@@ -213,7 +221,7 @@ class Runner:
         system_under_test: SystemUnderTest | SutRunner,
         stop: Stop | None = None,
     ) -> RecordedRun:
-        """Like `execute`, and also say where in the log the run stands."""
+        """Do the same as `execute`, and also return where the run is in the log."""
         sut = _as_runner(system_under_test)
         stop = stop or Stop()
         async with AsyncExitStack() as held:
@@ -229,11 +237,11 @@ class Runner:
     async def run_eval(
         self, *, system_under_test: SystemUnderTest | SutRunner, **what: Unpack[PlanArguments]
     ) -> BenchRunReport:
-        """Plan and execute; takes what `plan` takes."""
+        """Plan and execute. Takes the arguments of `plan`."""
         return await self.execute(self.plan(**what), system_under_test=system_under_test)
 
     async def _recorded(self, run: RunParts, store: CaseStore) -> RecordedRun:
-        """Write the start, run the trials, write the finish; what ends early stays open in the log."""
+        """Write the start, run the trials, write the finish. A run that ends early stays open in the log."""
         plan, start = run.plan, run.start()
         _check_clock(self._clock.now())
         resume = plan.options.cache_dir is not None and not plan.options.fresh
@@ -271,20 +279,20 @@ class Runner:
     async def _outcomes(
         self, plan: RunPlan, parts: TrialParts, record: RunRecord, budget: Budget
     ) -> dict[TrialKey, TrialScore]:
-        """Measure every planned trial that a dead run had not finished; what does not start is cancelled."""
+        """Measure every planned trial that a dead run left open. Trials that do not start are cancelled."""
         outcomes: dict[TrialKey, TrialScore] = {}
 
         def count(evidence: TrialEvidence, score: TrialScore) -> None:
             outcomes[evidence.case_id, evidence.trial] = score
             self._progress.finished(evidence, score)
 
-        # What a dead run had spent counts: resuming it does not start a new budget.
+        # The cost of a dead run counts: resuming it does not start a new budget.
         for evidence in record.known.values():
             budget.charge(None if reused_outputs([evidence]) else evidence.cost_usd)
             count(evidence, settled(evidence))
 
         def keep(evidence: TrialEvidence) -> None:
-            # Settled first: what has no score must not stand in the journal, which would be read again.
+            # Settle first: evidence without a score must not be in the journal, which a resume reads.
             score = settled(evidence)
             record.keep(evidence)
             count(evidence, score)
@@ -306,17 +314,17 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class _Notices:
-    """Keeps and counts what trials tell while they are under way."""
+    """Stores and counts what trials report while they run."""
 
     record: RunRecord
     budget: Budget
 
     async def asking(self, item: WorkItem) -> None:
-        """Write it to the journal; returns when that is on the disk."""
+        """Write it to the journal. Returns when it is on the disk."""
         await self.record.asking(item)
 
     def spent(self, cost_usd: float | None) -> None:
-        """Count it at once: at the cap no agent goes on."""
+        """Count it at once: at the cap every agent is stopped."""
         self.budget.charge(cost_usd)
 
     def produced(self, item: WorkItem, output: Promised) -> None:
@@ -325,7 +333,7 @@ class _Notices:
 
 
 def _check_clock(now: dt.datetime) -> None:
-    """Refuse a clock that is absurdly ahead: evidence from 2099 would be newer than any other until then."""
+    """Raise HarnessFailure if the clock is far ahead: evidence from 2099 would stay the newest until then."""
     if now.year > LIMITS.latest_year:
         raise HarnessFailure(
             f"the clock of this machine says {now:%Y-%m-%d}", hint="set the clock, then run again"
@@ -333,7 +341,10 @@ def _check_clock(now: dt.datetime) -> None:
 
 
 def resolved(path: Path) -> Path:
-    """Return where a path leads now, through every link in it; one without a link stays as it was given."""
+    """Return where a path leads now, through every link in it. A path without links is returned as given.
+
+    Raises HarnessFailure if the link leads nowhere, and SettingsInvalid if the path cannot be followed.
+    """
     try:
         real = path.resolve()
         if path.is_symlink() and not real.exists():
@@ -347,7 +358,7 @@ def resolved(path: Path) -> Path:
 
 
 def _as_runner(system: SystemUnderTest | SutRunner) -> SutRunner:
-    """Return a runner whose word on where the system runs can be taken."""
+    """Return a runner whose statement about where the system runs can be trusted."""
     claimed = system if isinstance(system, SutRunner) else InProcessSut(system)
     sut = claimed if type(claimed) in OWN_RUNNERS else ForeignSut(claimed)
     for runner in (claimed, sut):
@@ -358,7 +369,7 @@ def _as_runner(system: SystemUnderTest | SutRunner) -> SutRunner:
 
 
 def _check_outside_benches(kept: Path | None) -> None:
-    """Refuse to write into a task class: it would never load again."""
+    """Raise SettingsInvalid if we would write into a task class: it would never load again."""
     places = () if kept is None else (kept.resolve(), *kept.resolve().parents)
     bench = next((place for place in places if (place / "registration.py").is_file()), None)
     if bench is not None:

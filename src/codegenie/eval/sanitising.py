@@ -1,7 +1,7 @@
-"""Text that a bench or a system under test wrote, made safe to store and to show.
+"""Make text of a bench or of a system under test safe to store and to show.
 
-Two dangers: a control character that steers a terminal (threats UI-04), and a secret of the harness
-that was read and written back (ADR-0001). Both are met here and nowhere else.
+There are two dangers: a control character that steers a terminal (threats UI-04), and a secret of the
+harness that was read and written back (ADR-0001). Both are handled here and nowhere else.
 """
 
 import json
@@ -13,11 +13,11 @@ from codegenie.eval.limits import LIMITS
 
 REDACTED = "[redacted]"
 
-# Hangul fillers, the blank Braille pattern and the variation selectors: printable, and nothing to see.
+# Hangul fillers, the blank Braille pattern and the variation selectors: printable but invisible.
 _BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
     map(chr, [*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
 )
-# Vietnamese needs two on a letter, Hebrew and Thai up to three.
+# Vietnamese needs two marks on a letter, Hebrew and Thai up to three.
 _MOST_MARKS = 3
 
 _HARMLESS = """
@@ -28,15 +28,15 @@ _HARMLESS = """
     PYTEST_VERSION CI _
 """
 HARMLESS_VARIABLES = frozenset(_HARMLESS.split())
-"""Variables whose values are paths and settings; redacting them would only hide where a thing is."""
+"""Variables whose values are paths and settings. Redacting them would only hide where a file is."""
 
 
 def printable(text: str) -> str:
-    """Replace everything that a terminal or a reader could be steered by.
+    """Replace every character that could steer a terminal or mislead a reader.
 
     `str.isprintable` is false for control, format, surrogate, private and separator characters other
-    than the space, so bidirectional and zero-width characters go too. It is true for letters that are
-    blank, which push a text to the start of the next row, and for marks, which pile up over the rows above.
+    than the space, so bidirectional and zero-width characters are replaced too. It is true for blank letters,
+    which push a text to the start of the next row, and for marks, which pile up over the rows above.
     """
     if text.isprintable() and text.isascii():
         return text
@@ -50,19 +50,19 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str, limit: int = LIMITS.detail_characters) -> str:
-    """Fold white space, replace the unprintable and cut to `limit` characters."""
+    """Fold white space, replace unprintable characters and cut to `limit` characters."""
     line = printable(" ".join(text.split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 class Redactor:
-    """Removes known secret values from free text. Build it before untrusted code runs."""
+    """Removes known secret values from free text. Make it before untrusted code runs."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         values = {value.strip() for name, value in environment.items() if name not in HARMLESS_VARIABLES}
         spellings = _spellings(value for value in values if len(value) >= LIMITS.secret_characters)
         secrets = sorted({tuple(spelling.split()) for spelling in spellings})
-        # White space as any white space: folding a text to one line may not bring a secret back together.
+        # Any white space matches: folding a text to one line must not put a secret back together.
         self._secrets = [(re.compile(r"\s+".join(map(re.escape, words))), words[0]) for words in secrets]
         self._longest = max(map(len, spellings), default=0)
 
@@ -71,7 +71,7 @@ class Redactor:
         return _covered(text, self._found(text))
 
     def clean_tail(self, text: str) -> str:
-        """Clean a text whose beginning was cut off: half a secret may stand where the cut is."""
+        """Clean a text whose beginning was cut off: half a secret may be at the cut."""
         if not self._longest:
             return text
         return _covered(text, [(0, self._longest), *self._found(text)]).removeprefix(REDACTED)
@@ -85,19 +85,19 @@ class Redactor:
         ]
 
     def clean_head(self, text: str) -> str:
-        """Clean a text whose end was cut off, likewise."""
+        """Clean a text whose end was cut off: half a secret may be at the cut."""
         if not self._longest:
             return text
         start = max(0, len(text) - self._longest)
         return _covered(text, [(start, len(text)), *self._found(text)]).removesuffix(REDACTED)
 
     def detail(self, text: str) -> str:
-        """Clean first and shorten after: cutting first could leave half a secret."""
+        """Clean first and shorten afterwards: cutting first could leave half a secret."""
         return one_line(self.clean(text))
 
 
 def _covered(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Replace spans of a text; where two overlap, all that either covers goes."""
+    """Replace spans of a text. Where two spans overlap, everything in either of them is replaced."""
     parts, end = [], 0
     for start, stop in sorted(spans):
         if start >= end:
@@ -107,7 +107,7 @@ def _covered(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def _spellings(values: Iterable[str]) -> set[str]:
-    """Return each value; also line by line, with undecodable bytes replaced, and as it stands in JSON."""
+    """Return each value; also line by line, with undecodable bytes replaced, and as JSON spells it."""
     spellings = set()
     for value in values:
         replaced = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

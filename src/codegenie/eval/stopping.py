@@ -1,4 +1,4 @@
-"""The request to end a run early, and the cost cap that makes one."""
+"""The request to end a run early, and the cost cap that makes such a request."""
 
 import asyncio
 from collections.abc import Collection, Coroutine
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Stop:
-    """A request to end the run early, and how much of what is under way it ends."""
+    """A request to end the run early. It says how much of the work in progress is cancelled."""
 
     def __init__(self) -> None:
         self._agents = _Switch()
@@ -16,19 +16,19 @@ class Stop:
         self.reason = "stopped"
 
     def agents(self, reason: str) -> None:
-        """Cancel systems under test; rubrics of paid-for outputs may finish."""
+        """Cancel systems under test. Rubrics of outputs that are already paid for may finish."""
         if not self._agents.on:
             self.reason = reason
         self._agents.turn_on()
 
     def everything(self, reason: str) -> None:
-        """Cancel all that is under way."""
+        """Cancel all work in progress."""
         self.agents(reason)
         self._everything.turn_on()
 
     @property
     def requested(self) -> bool:
-        """Whether nothing new may start."""
+        """Whether no new work may start."""
         return self._agents.on
 
     async def unless_agents_stop(self, work: Coroutine[Any, Any, T]) -> T | None:
@@ -41,10 +41,10 @@ class Stop:
 
 
 class _Switch:
-    """Turned on once; cancels the tasks that do something unless it is on.
+    """Is turned on once. It then cancels the tasks that wait inside it.
 
-    The tasks themselves and not a task around each piece of work: two tasks and an event for every piece
-    take a tenth of a millisecond, more than validation does.
+    It cancels the tasks themselves and not a new task around each piece of work: two tasks and an event for
+    every piece take a tenth of a millisecond, which is more than validation takes.
     """
 
     def __init__(self) -> None:
@@ -64,21 +64,21 @@ class _Switch:
             return None
         self._working.add(task)
         try:
-            # Ending a process tree takes a moment; the slot is not free before this is over.
+            # Ending a process tree takes a moment. The slot is not free before this is over.
             return await work
         except asyncio.CancelledError:
             ours = task not in self._working
             if (task.uncancel() if ours else task.cancelling()) > 0:
-                raise  # somebody else has cancelled us, too
+                raise  # another task has cancelled us too
             return None
         finally:
             self._working.discard(task)
 
 
 async def all_ended(tasks: Collection[asyncio.Future[Any]]) -> None:
-    """Wait until every task has ended, however often the wait is cancelled; raise that afterwards.
+    """Wait until every task has ended, however often the wait is cancelled. Then raise the cancellation.
 
-    Only for tasks that were cancelled and whose end is bounded: leaving them behind would leave processes.
+    Only for tasks that were cancelled and that end in bounded time: leaving them would leave processes.
     """
     cancelled: asyncio.CancelledError | None = None
     while not all(task.done() for task in tasks):
@@ -91,7 +91,7 @@ async def all_ended(tasks: Collection[asyncio.Future[Any]]) -> None:
 
 
 class Budget:
-    """What the systems under test have spent so far, counted as soon as they say so."""
+    """What the systems under test have spent so far. A cost is counted as soon as it is reported."""
 
     def __init__(self, cap_usd: float | None, stop: Stop) -> None:
         self._cap = cap_usd
@@ -99,8 +99,8 @@ class Budget:
         self._spent = 0.0
 
     def charge(self, cost_usd: float | None) -> None:
-        """Add a cost; at the cap no agent goes on and none is started."""
+        """Add a cost. At the cap, running agents are stopped and no new one is started."""
         self._spent += cost_usd or 0.0
-        # A cap of 0 is for what costs nothing, and is reached by the first cent.
+        # A cap of 0 allows only agents that cost nothing; the first cent reaches it.
         if self._cap is not None and self._spent and self._spent >= self._cap:
             self._stop.agents(f"cost cap of {self._cap:g} USD reached")

@@ -1,4 +1,4 @@
-"""One case from system under test to evidence. Sees the world through ports only."""
+"""Measure one case, from system under test to evidence. All access to the outside goes through ports."""
 
 import json
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ _NAMED_FILES = 100
 
 @dataclass(frozen=True, slots=True)
 class TrialParts:
-    """What a trial is made with; the same for all trials of a run."""
+    """The parts that a trial needs. They are the same for all trials of a run."""
 
     task_class: TaskClass
     store: CaseStore
@@ -53,13 +53,13 @@ class TrialParts:
 
 
 def sut_seconds(case: BenchCase, timeout_seconds: float | None) -> float:
-    """Return the deadline of a system under test: the case's own, lowered by `--timeout`."""
+    """Return the deadline of a system under test: that of the case, or `--timeout` if that is less."""
     seconds = float(case.sut_wall_clock_seconds)
     return seconds if timeout_seconds is None else min(seconds, timeout_seconds)
 
 
 def rubric_request(case: BenchCase, output: bytes) -> bytes:
-    """Write the one document that a rubric reads: the case and the output, and not whom it judges."""
+    """Write the one document that a rubric reads: the case and the output, but not which agent is judged."""
     fields = case.model_dump(mode="json", exclude={"digest", "input_digest"}, exclude_none=True)
     head = {"protocol": 1, "case": fields, "input_dir": "input", "expected_dir": "expected"}
     return json.dumps(head, ensure_ascii=False).encode()[:-1] + b', "harness_output": ' + output + b"}"
@@ -82,7 +82,7 @@ async def run_trial(parts: TrialParts, item: WorkItem) -> TrialEvidence:
         digest = blake3(produced.output).hexdigest()
         promised = Promised(output=digest, cost_usd=produced.cost_usd, log=artifacts.get("sut_log"))
         parts.notices.produced(item, promised)
-    # An output that holds a secret of ours is judged, but it is written to no disk.
+    # An output that contains a secret of the harness is judged, but never written to a disk.
     redacted = any(name.startswith(_REDACTED_OUTPUT) for name in artifacts)
     if produced is not None and remembered is None and not redacted:
         parts.memory.keep_output(case, trial, produced)
@@ -96,7 +96,7 @@ async def run_trial(parts: TrialParts, item: WorkItem) -> TrialEvidence:
         answer = failed(produced.code, produced.detail)
     else:
         answer = failed("sut.cancelled", parts.stop.reason)
-    # Of all that was asked in this run, one led to this outcome: the one of now, or the remembered one.
+    # One of the calls in this run led to this outcome: the call of now, or the remembered one.
     own = remembered is not None and remembered.in_this_run
     return TrialEvidence(
         case_id=case.case_id,
@@ -111,7 +111,7 @@ async def run_trial(parts: TrialParts, item: WorkItem) -> TrialEvidence:
 
 
 def _remembered(parts: TrialParts, item: WorkItem) -> Remembered | None:
-    """Return the output that need not be asked for; what was made in this run comes by its hash alone."""
+    """Return an output for which no call is needed. An output of this run is found only by its hash."""
     if item.promised is not None:
         return parts.memory.own_output(item.case, item.trial, item.promised)
     return parts.memory.output(item.case, item.trial)
@@ -119,7 +119,7 @@ def _remembered(parts: TrialParts, item: WorkItem) -> Remembered | None:
 
 async def _ask(parts: TrialParts, item: WorkItem) -> Produced:
     case, trial = item.case, item.trial
-    # Whatever ends this run from here on, the agent was asked.
+    # Write this down first: from here on the agent was asked, however the run ends.
     await parts.notices.asking(item)
     seconds = sut_seconds(case, parts.timeout_seconds)
     if parts.sut.wants_input:
@@ -129,7 +129,7 @@ async def _ask(parts: TrialParts, item: WorkItem) -> Produced:
             produced = replace(produced, unreturned=_unreturned(parts, case, directory, produced))
     else:
         produced = await parts.sut.ask(SutCase(case.case_id, case.task_class, "", trial), seconds)
-    # Free text is cleaned where it comes in; nothing behind this line has seen it otherwise.
+    # Free text is cleaned where it comes in. All code after this line sees only the cleaned text.
     log = _clean_end(parts.redactor, produced.log, LIMITS.sut_log_bytes).encode()
     if isinstance(produced, SutFault):
         detail = f"{produced.detail}; {UNRETURNED_WORDS}" if produced.unreturned else produced.detail
@@ -138,10 +138,10 @@ async def _ask(parts: TrialParts, item: WorkItem) -> Produced:
 
 
 def _unreturned(parts: TrialParts, case: BenchCase, directory: Path, produced: Produced) -> tuple[str, ...]:
-    """Name the files that an agent changed in its copy where it returned none; for most agents, nothing."""
+    """Name the files that an agent changed in its copy if it returned none. For most agents this is empty."""
     returned: object = {}
     if isinstance(produced, SutAnswer):
-        # What is larger than this holds something.
+        # An output larger than this is not empty.
         returned = json.loads(produced.output) if len(produced.output) <= _SMALL_OUTPUT else {"files": True}
     elif not produced.returned_nothing:
         return ()
@@ -149,7 +149,7 @@ def _unreturned(parts: TrialParts, case: BenchCase, directory: Path, produced: P
         return ()
     changed, new = parts.store.changed_files(case, directory)
     empty = not isinstance(returned, dict) or not any(returned.values())
-    # A new file alone may be what a tool leaves behind, if the agent has answered otherwise.
+    # If the agent has answered otherwise, a new file alone may be something that a tool left behind.
     paths = (*changed, *new) if changed or empty else ()
     return tuple(parts.redactor.detail(path) for path in paths[:_NAMED_FILES])
 
@@ -172,7 +172,10 @@ async def _judge(parts: TrialParts, case: BenchCase, output: bytes) -> RubricRun
 
 
 async def judge_in_room(store: CaseStore, rubrics: RubricRunner, case: BenchCase, output: bytes) -> RubricRun:
-    """Run a case's rubric on an output, in a private copy of the case of the form that the rubrics need."""
+    """Run a case's rubric on an output, in a private copy of the case as the rubric runner needs it.
+
+    Raises HarnessFailure if the machine had too little processor time for the rubric.
+    """
     with store.parcel_for_rubric(case) if rubrics.wants_parcel else store.for_rubric(case) as room:
         seconds = float(case.rubric_wall_clock_seconds)
         run = await rubrics.run(room, rubric_request(case, output), seconds)
@@ -194,7 +197,7 @@ def _keep_produced(parts: TrialParts, produced: Produced) -> dict[str, str]:
         kept |= _keep_texts(parts, {UNRETURNED: words})
     if isinstance(produced, SutAnswer):
         cleaned = parts.redactor.clean(produced.output.decode()).encode()
-        # A cleaned output is not the one that was judged, and must not be taken for it by a re-score.
+        # A cleaned output is not the one that was judged. A re-score must not take it for that one.
         name = "output" if cleaned == produced.output else _REDACTED_OUTPUT
         kept |= dict([parts.memory.artifact(name, cleaned)])
     return kept
@@ -210,7 +213,7 @@ def _clean_beginning(redactor: Redactor, raw: bytes, *, cut: bool) -> str:
 
 
 def _clean_end(redactor: Redactor, raw: bytes, limit: int) -> str:
-    """Clean the end of a stream; where more came before it, half a secret may stand at the cut."""
+    """Clean the end of a stream. If its beginning was cut off, half a secret may be at the cut."""
     text = raw.decode("utf-8", "replace")
     return redactor.clean_tail(text) if len(raw) >= limit else redactor.clean(text)
 

@@ -1,7 +1,7 @@
-"""Untrusted bytes of a rubric to a verdict, or to the typed failure that says why there is none.
+"""Turn the untrusted bytes of a rubric into a verdict, or into the typed failure that says why there is none.
 
-The order of the checks is the contract's: how the child ended, then one JSON document, then its shape,
-then its words against what the bench declared. The first that fails decides; nothing is repaired.
+The contract defines the order of the checks: how the child ended, then one JSON document, then its shape,
+then its codes and keys against what the bench declared. The first failing check decides. Nothing is repaired.
 """
 
 import errno
@@ -19,12 +19,12 @@ from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor, one_line
 
 _LIMIT_SIGNALS = {"XCPU": "cpu", "XFSZ": "file_size"}
-# Python turns two limits into exceptions, so that they show in the last line of a traceback only.
+# Python turns two limits into exceptions, so they are visible only in the last line of a traceback.
 _LIMIT_ERRORS = {"MemoryError": "memory", f"OSError: [Errno {errno.EFBIG}]": "file_size"}
 
 
 class _AnsweredFailure(Record):
-    """A failure mode as a rubric writes it. Its severity is a suggestion that nobody follows."""
+    """A failure mode as a rubric writes it. Its severity is a suggestion that the runner ignores."""
 
     code: str
     severity: str | None = None
@@ -38,27 +38,27 @@ class _Answer(Record):
     score: Share
     breakdown: Annotated[dict[str, Share], Field(max_length=LIMITS.breakdown_keys)]
     failure_modes: Annotated[list[_AnsweredFailure], Field(max_length=LIMITS.failure_modes)]
-    # Accepted and ignored: the runner measured both itself.
+    # Accepted and ignored: the runner measured both values itself.
     cost_usd: Annotated[float, Field(ge=0)] | None = None
     wall_clock_ms: Annotated[float, Field(ge=0)] | None = None
 
 
 def failed(code: str, detail: str | None = None) -> Answer:
-    """Return the answer on a trial without one: not passed, score 0, one typed block failure."""
+    """Return the answer for a trial that has none: not passed, score 0, one typed failure that blocks."""
     return Answer(passed=False, score=0.0, failure_modes=(blocking(code, detail),))
 
 
 def blocking(code: str, detail: str | None = None) -> FailureMode:
-    """Make a block-severity failure; `detail` is cut to one printable line."""
+    """Make a failure of severity `block`. `detail` is cut to one printable line."""
     return FailureMode(
         code=code, severity=Severity.BLOCK, detail=None if detail is None else one_line(detail)
     )
 
 
 def bounded(answer: Answer, room: int) -> Answer:
-    """Return the answer, or the failure that it is when it weighs more than its share of the record.
+    """Return the answer, or a failure if the answer weighs more than its share of the record.
 
-    Weighed and not cut: which of its failures a reader can do without, only the bench knows.
+    The answer is not cut, because only the bench knows which of its failures a reader can do without.
     """
     weight = answer_weight(answer)
     if weight <= room:
@@ -101,7 +101,7 @@ def _how_it_ended(run: RubricRun, redactor: Redactor) -> str | None:
 def _exit_detail(exit_code: int, stderr: bytes, redactor: Redactor) -> str:
     text = stderr.decode("utf-8", "replace")
     cut = len(stderr) >= LIMITS.rubric_stderr_bytes
-    # Redacted as a whole, before it is split: a secret may span lines.
+    # Redacted as a whole before it is split, because a secret may span lines.
     cleaned = redactor.clean_tail(text) if cut else redactor.clean(text)
     lines = [line for line in cleaned.splitlines() if line.strip()]
     last = lines[-1].strip() if lines else ""
@@ -112,9 +112,9 @@ def _exit_detail(exit_code: int, stderr: bytes, redactor: Redactor) -> str:
 
 
 def unquoted(refusal: DecodingRefused) -> str:
-    """Say why bytes were refused without the key that was shortened to be quoted.
+    """Say why bytes were refused, without the shortened key that the message quotes.
 
-    Half a secret is no longer recognised as one, so what is shown may only be cut after it was redacted.
+    Half a secret is not recognised as a secret, so a text must be redacted before it is cut.
     """
     what, key, _ = refusal.message.partition(": key ")
     return f"{what}: a key appears twice" if key else what
@@ -127,7 +127,7 @@ def _first_problem(error: ValidationError, redactor: Redactor) -> str:
 
 
 def _weigh(answer: _Answer, task_class: TaskClass, redactor: Redactor) -> Answer:
-    """Check every word against what the bench declared; a block-severity failure takes the score."""
+    """Check every code and key against what the bench declared. A failure that blocks sets the score to 0."""
     declared = frozenset(task_class.breakdown_keys)
     breakdown: dict[str, float] = {}
     unknown_keys: list[str] = []

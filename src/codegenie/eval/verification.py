@@ -1,4 +1,4 @@
-"""Everything that `verify` does: the log, then the bench on disk, then, if asked, the rubrics again."""
+"""What `verify` does: check the log, then the bench on disk, then, if asked, run the rubrics again."""
 
 import os
 import re
@@ -33,7 +33,7 @@ from codegenie.eval.trial import judge_in_room
 from codegenie.eval.validation import bounded, judge
 
 RootsOf = Callable[[str], BenchRoot]
-"""Says in which bench roots to look for a task class."""
+"""Returns the bench roots in which to look for a task class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Bench:
     cases: dict[str, BenchCase]
 
     def measured_by(self, started: RunStarted) -> bool:
-        """Say whether a run judged these very cases by these very rules."""
+        """Say whether a run judged exactly these cases by exactly these rules."""
         return (
             started.rubric_digest == self.task_class.rubric_digest
             and started.taxonomy_digest == self.task_class.taxonomy_digest
@@ -53,9 +53,9 @@ class _Bench:
         )
 
     def contradiction(self, started: RunStarted) -> str | None:
-        """Say what a start claims of bytes that lie here, by their digest, and that say otherwise.
+        """Say where a start contradicts the bench on disk about cases that have the same digest.
 
-        A family decides what is a unit, so a forged one makes a better bound out of honest answers.
+        A family decides what a unit is, so a forged family makes a better bound out of honest answers.
         """
         for case in started.cases:
             here = self.cases.get(case.case_id)
@@ -73,13 +73,13 @@ class _Bench:
 Kind = Literal["differs", "nondeterministic"]
 
 
-# A rubric that tosses a coin agrees with itself this often in one of 32 cases.
+# A rubric that decides by coin toss agrees with itself this many times in one of 32 cases.
 _REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One trial whose rubric now says something else."""
+    """One trial for which the rubric now gives another answer."""
 
     case_id: str
     trial: int
@@ -90,7 +90,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Rescorer:
-    """Judges stored outputs with the bench on disk, where whoever checks them lets rubrics run."""
+    """Judges stored outputs with the bench on disk, in the isolation class that the verifying user chose."""
 
     task_class: TaskClass
     cases: dict[str, BenchCase]
@@ -100,7 +100,7 @@ class Rescorer:
     answer_bytes: int = LIMITS.answer_bytes
 
     async def differences(self, outputs: Iterable[tuple[TrialEvidence, bytes]]) -> AsyncIterator[Difference]:
-        """Yield what differs; a rubric that differs from itself is named as such."""
+        """Yield what differs. A rubric that contradicts itself is named as such."""
         for trial, output in outputs:
             now = await self._judge(trial, output)
             if now != trial.answer:
@@ -121,7 +121,7 @@ class Rescorer:
 
 @dataclass(slots=True)
 class Verification:
-    """What was found to hold, and what could not be looked at. Says how far it came if a check raises."""
+    """What was verified, and what could not be checked. If a check raises, it says how far it came."""
 
     log: VerifiedLog
     benches_changed: list[str] = field(default_factory=list)
@@ -130,7 +130,7 @@ class Verification:
     benches_stale: dict[str, BenchCaseDigestMismatch] = field(default_factory=dict)
     rescored: int = 0
     not_rescored: int = 0
-    # The class that was proved here, and the runs that name another.
+    # The class that was proved on this machine, and the runs that name another class.
     rescored_in: IsolationClass | None = None
     other_classes: dict[str, IsolationClass] = field(default_factory=dict)
     differences: list[tuple[RunEntry, Difference]] = field(default_factory=list)
@@ -154,8 +154,10 @@ class Verification:
     ) -> None:
         """Verify the log, and compare the newest run of each class with the bench on disk.
 
-        The log is one answer and each bench another: what is wrong with one is kept and stops nothing.
-        Without `classes` every bench of the log is asked. `roots_of` says where a class lies.
+        A bench that is missing, invalid or changed is noted and does not stop the check of the others.
+        Without `classes` every bench of the log is checked. `roots_of` says where a class is. Raises
+        ChainTamperDetected if the log fails verification, SettingsInvalid if `expected` is not a hash, and
+        NotMeasured if there is nothing to check.
         """
         if expected is not None and not re.fullmatch(r"[0-9a-f]{64}", expected):
             raise SettingsInvalid(
@@ -204,10 +206,10 @@ class Verification:
             self.benches_changed.append(name)
 
     async def rescore(self, isolation: str = "auto") -> None:
-        """Run the rubrics of every finished run again whose bench is still the one that it measured.
+        """Run the rubrics again for every finished run whose bench on disk is still the one that it measured.
 
-        In a class that is proved here. Which class a run names says nothing of what its rubric would do to
-        the machine of whoever checks it.
+        They run in a class that is proved on this machine. The class that a run names does not protect the
+        machine of the user who verifies it.
         """
         async with AsyncExitStack() as held:
             directory = held.enter_context(run_directory())
@@ -253,7 +255,7 @@ class Verification:
 
     @property
     def nothing_rescored(self) -> str | None:
-        """Say why no output was judged again; None if one was. Ask when that was wanted."""
+        """Say why no output was judged again; None if one was. Call it only if a re-score was requested."""
         if self.rescored:
             return None
         if not self.not_rescored:
@@ -268,7 +270,7 @@ class Verification:
         return "; ".join(found) or "its outputs are gone, redacted or of a bench that was not asked for"
 
     def _outputs(self, trials: Iterable[TrialEvidence]) -> Iterator[tuple[TrialEvidence, bytes]]:
-        """Yield every trial whose output is there as it was judged; one at a time, they may be large."""
+        """Yield every trial whose output is stored as it was judged. One at a time: they may be large."""
         for trial in trials:
             output = self.log.artifact(trial, "output")
             if output is None:

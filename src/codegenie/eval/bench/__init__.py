@@ -1,1 +1,1 @@
-"""What a bench is, and how it is read from disk."""
+"""The parts of a bench, and how they are read from disk."""

@@ -1,7 +1,7 @@
 """Private copies of a case, hashed while they are copied.
 
-Whoever edits a case after its digest was checked changes the copy's digest, and the run ends
-(threats CA-02). Nothing is ever read from the bench by a system under test or by a rubric.
+If a user edits a case after its digest was checked, the copy has another digest and the run ends
+(threats CA-02). Systems under test and rubrics read only these copies, never the bench itself.
 """
 
 import os
@@ -25,7 +25,10 @@ _FOR_RUBRICS = ("input/", "expected/")
 def read_case_parts(
     cases: Path, case_id: str, digest: str, wanted: Collection[str]
 ) -> dict[str, dict[str, bytes]]:
-    """Read the files of some parts of a case, by name, in the one pass that checks its digest."""
+    """Read the files of some parts of a case, by name, in the same pass that checks its digest.
+
+    Raises BenchCaseDigestMismatch if the bytes of the case do not have this digest.
+    """
     hasher = TreeHasher("case.v1")
     parts: dict[str, dict[str, bytes]] = {part: {} for part in wanted}
     try:
@@ -44,7 +47,7 @@ def read_case_parts(
 
 
 class CaseSnapshots:
-    """Copies cases of one task class below one run directory."""
+    """Copies the cases of one task class into one run directory."""
 
     def __init__(self, task_class: TaskClass, directory: Path) -> None:
         self._cases = f"{task_class.directory}/cases"
@@ -56,22 +59,22 @@ class CaseSnapshots:
         self._sweeper = Sweeper()
 
     def close(self) -> None:
-        """Leave the rest of what is to be removed to the directory of the run."""
+        """Stop removing copies. What is left is removed with the run directory."""
         self._sweeper.close()
 
     @contextmanager
     def for_sut(self, case: BenchCase) -> Iterator[Path]:
-        """Give a directory that holds `input/` and nothing else of the case."""
+        """Yield a directory that holds `input/` and nothing else of the case."""
         with self._private("sut") as path:
             self._copy(case, path, ("input/",))
             yield Path(path)
 
     def changed_files(self, case: BenchCase, directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Name the files of a copy made by `for_sut` that were changed or removed, and those that are new."""
+        """Name the files of a copy made by `for_sut` that were changed or removed, and the new files."""
         before = read_case_parts(Path(self._cases), case.case_id, case.digest, {"input"})["input"]
         same: set[str] = set()
         found: set[str] = set()
-        # The agent may have put anything there; what cannot be read is not as it was.
+        # The agent may have put anything there. A file that cannot be read counts as changed.
         with suppress(UnsafeTree, OSError):
             for file in walk_files(directory / "input", LIMITS.case_tree, lambda odd: found.add(odd.path)):
                 found.add(file.path)
@@ -81,7 +84,7 @@ class CaseSnapshots:
 
     @contextmanager
     def for_rubric(self, case: BenchCase) -> Iterator[Path]:
-        """Give a directory that holds the rubric, `input/` and `expected/`."""
+        """Yield a directory that holds the rubric, `input/` and `expected/`."""
         with self._private("rubric") as path:
             self._copy(case, path, _FOR_RUBRICS)
             with _typed_failure("write a rubric"):
@@ -90,7 +93,7 @@ class CaseSnapshots:
 
     @contextmanager
     def parcel_for_rubric(self, case: BenchCase) -> Iterator[int]:
-        """Give the descriptor of a parcel with the rubric, `input/` and `expected/`."""
+        """Yield the descriptor of a parcel with the rubric, `input/` and `expected/`."""
         with stream_file() as descriptor:
             packer = Packer(descriptor)
             with _typed_failure("pack a case"):
@@ -107,16 +110,16 @@ class CaseSnapshots:
 
     @contextmanager
     def _private(self, kind: str) -> Iterator[str]:
-        # Not the case id: the path says nothing to whom it is shown. And nothing that could be guessed:
-        # code that runs under our user could make the next directory before we do, and end the run.
+        # The name does not contain the case id, so the path tells the agent nothing. It cannot be guessed:
+        # code that runs as our user could otherwise create the next directory before us and end the run.
         path = f"{self._directory}/{kind}-{os.urandom(8).hex()}"
         with _typed_failure("make a private directory"):
             os.mkdir(path, 0o700)
         try:
             yield path
         finally:
-            # What cannot be removed now is tried again with the whole run directory. Other cases wait for a
-            # few entries and not for all that a hostile one has made: 8,000 directories took 27 s.
+            # What cannot be removed now is removed later with the whole run directory. Other cases wait for a
+            # few entries only, not for all entries of a hostile case: 8,000 directories took 27 s.
             try:
                 remove_tree(path, for_entries(LIMITS.removed_at_once))
             except Unfinished:
@@ -131,7 +134,7 @@ class CaseSnapshots:
             self._hashed(case, lambda found, hasher: _copy_file(found, hasher, _below(target, found, parts)))
 
     def _hashed(self, case: BenchCase, take: Callable[[FoundFile, TreeHasher], None]) -> None:
-        """Have every file of a case taken and hashed in one reading; refuse another case than the planned."""
+        """Pass every file of a case to `take`, which hashes it. Refuse a case that is not the planned one."""
         hasher = TreeHasher("case.v1")
         try:
             for found in walk_files(f"{self._cases}/{case.case_id}", LIMITS.case_tree):
@@ -143,7 +146,7 @@ class CaseSnapshots:
 
 
 class _CasePacker:
-    """Packs the files of a case that lie in certain parts of it, and hashes all."""
+    """Packs the files in certain parts of a case, and hashes all of its files."""
 
     def __init__(self, packer: Packer, parts: tuple[str, ...]) -> None:
         self._packer = packer
@@ -170,13 +173,13 @@ def _below(target: str, found: FoundFile, parts: tuple[str, ...]) -> str | None:
 
 
 def _folders(path: str) -> Iterator[str]:
-    """Name the directories above a relative path, each of which is to be made."""
+    """Name the directories above a relative path, outermost first."""
     parts = path.split("/")[:-1]
     return ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
 
 
 def _copy_file(found: FoundFile, hasher: TreeHasher, target: str | None) -> None:
-    """Hash one file and, if it has a target, write the bytes that were hashed."""
+    """Hash one file. If it has a target, write the bytes that were hashed to it."""
     hasher.begin(found.path, found.size, executable=found.executable)
     if target is None:
         for chunk in found.chunks():
@@ -185,13 +188,13 @@ def _copy_file(found: FoundFile, hasher: TreeHasher, target: str | None) -> None
     try:
         write_private(target, _hashed(found, hasher), executable=found.executable)
     except FileNotFoundError:
-        # Only the first file of a deeper directory comes here; nothing was read yet.
+        # Only the first file of a deeper directory fails here, and nothing of it was read yet.
         _make_directory(os.path.dirname(target))
         write_private(target, _hashed(found, hasher), executable=found.executable)
 
 
 def _make_directory(path: str) -> None:
-    """Make a private directory and the missing ones above it, each 0700: `os.makedirs` does the last only."""
+    """Make a directory and its missing parents, all with mode 0700 (`os.makedirs` sets only the last one)."""
     try:
         os.mkdir(path, 0o700)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How the cases of a bench stand to `cases/digests.yaml`, and the list written anew."""
+"""Compare the cases of a bench with `cases/digests.yaml`, and write that file again."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ DigestStatus = Literal["current", "stale", "missing", "extra"]
 
 @dataclass(frozen=True, slots=True)
 class CaseDigest:
-    """How the bytes of one case stand to its entry."""
+    """The digest of one case, compared with its entry in the list."""
 
     case_id: str
     status: DigestStatus
@@ -42,6 +42,6 @@ def _digest_status(cases: Path, case_id: str, expected: str | None) -> CaseDiges
 
 
 def write_digests(task_class: TaskClass, statuses: Sequence[CaseDigest]) -> None:
-    """Write `cases/digests.yaml` anew from computed digests."""
+    """Write `cases/digests.yaml` again, from computed digests."""
     lines = [f"{entry.case_id}: {DIGEST_PREFIX}{entry.computed}\n" for entry in statuses if entry.computed]
     replace_file(task_class.directory / "cases" / "digests.yaml", "".join(lines).encode(), private=False)

@@ -1,4 +1,7 @@
-"""Disk to TaskClass and BenchCase: capped, no link followed, digests checked, nothing executed."""
+"""Read a TaskClass and its BenchCases from disk.
+
+Sizes are capped, links are not followed, digests are checked, and nothing is executed.
+"""
 
 import os
 import re
@@ -44,7 +47,7 @@ from codegenie.eval.system.files import (
 
 BenchRoot = str | Path | Sequence[str | Path]
 Seen = Callable[[FoundFile, bytes], object]
-"""Is shown a file of a case with all of its content."""
+"""Is called with each file of a case and its whole content."""
 
 CLASS_ENTRIES: Mapping[str, str] = {
     "registration.py": "file",
@@ -55,7 +58,7 @@ CLASS_ENTRIES: Mapping[str, str] = {
     "README.md": "file",
     "cases": "directory",
 }
-"""What a task class holds, and nothing beside it."""
+"""The only entries that a task class may hold."""
 
 _OPTIONAL_ENTRIES = {"rubric_lib", "README.md"}
 _CASE_DIRECTORIES = {"input", "expected", "solution"}
@@ -63,12 +66,12 @@ _WRITE_DIGESTS = "write it with `codegenie eval digest TASK_CLASS --write`"
 
 
 class Misplaced(UnsafeTree):
-    """A file in a case that is not part of one."""
+    """A file in a case directory that does not belong to a case."""
 
 
 @contextmanager
 def typed_refusals(where: Path) -> Iterator[None]:
-    """Give what the ground refuses the type of this room: the bench's fault, or our own."""
+    """Turn errors of reading into BenchInvalid (the bench is wrong) or HarnessFailure (the machine is)."""
     try:
         yield
     except UnsafeTree as unsafe:
@@ -80,7 +83,7 @@ def typed_refusals(where: Path) -> Iterator[None]:
 
 
 def bench_roots(bench_root: BenchRoot) -> tuple[Path, ...]:
-    """Return the given roots as absolute paths, each once."""
+    """Return the given roots as absolute paths without duplicates, or raise TaskClassNotFound."""
     given = [bench_root] if isinstance(bench_root, str | Path) else list(bench_root)
     if not all(map(str, given)):
         raise TaskClassNotFound("a bench root is the empty string", hint="name one with --bench-root")
@@ -94,17 +97,17 @@ def bench_roots(bench_root: BenchRoot) -> tuple[Path, ...]:
 
 
 def task_class_names(bench_root: BenchRoot) -> tuple[str, ...]:
-    """Name every directory of the roots that could be a task class, sorted, a name in two roots twice."""
+    """Name the directories that could be task classes, sorted. Raises TaskClassNotFound for a bad root."""
     names = []
     for root in bench_roots(bench_root):
-        # `os.path.isdir` and not `Path.is_dir`, which raises for a path that is too long or locked away.
+        # `Path.is_dir` raises for a path that is too long or not accessible; `os.path.isdir` does not.
         if not os.path.isdir(root):
             raise TaskClassNotFound(
                 f"there is no bench root {str(root)!r}", hint="name one with --bench-root"
             )
         try:
             listed = [name for name in os.listdir(root) if not name.startswith(".")]
-            # Python may have left its own directory here, which could be no task class.
+            # Python may have left its own directory here, which cannot be a task class.
             names += [name for name in listed if name != "__pycache__" and os.path.isdir(root / name)]
         except OSError as error:
             raise TaskClassNotFound(
@@ -114,7 +117,7 @@ def task_class_names(bench_root: BenchRoot) -> tuple[str, ...]:
 
 
 def load_task_class(name: str, *, bench_root: BenchRoot = "bench") -> TaskClass:
-    """Load one bench without running any of it; every refusal is typed and names file and line."""
+    """Load one bench without running it. Raises a BenchInvalid that names file and line if it is refused."""
     directory = _find(name, bench_roots(bench_root))
     with typed_refusals(directory):
         descriptor = open_directory(directory)
@@ -176,7 +179,7 @@ def _read_task_class(name: str, directory: Path, descriptor: int) -> TaskClass:
 
 
 def entry_problems(kinds: Mapping[str, str]) -> Iterator[tuple[str, BenchInvalid]]:
-    """Name every entry that a task class lacks, then every one that is not part of it."""
+    """Yield every entry that a task class lacks, then every entry that does not belong to it."""
     for name in sorted(CLASS_ENTRIES.keys() - _OPTIONAL_ENTRIES - kinds.keys()):
         yield name, BenchInvalid(f"the bench has no {name}", hint="see docs/reference/bench.md")
     for name, kind in sorted(kinds.items()):
@@ -210,7 +213,7 @@ def _read_rubric(directory: Path, program: bytes) -> tuple[tuple[SourceFile, ...
 
 
 def _check_compiles(files: Sequence[SourceFile]) -> None:
-    """Refuse a rubric that could not even start: every case would be the bench's fault."""
+    """Raise RubricInvalid for a rubric that does not compile: every case would fail by the bench's fault."""
     hint = "mend it; `codegenie eval fence` shows all that is wrong with the bench"
     for problem in source_problems(python_sources((file.path, file.content) for file in files)):
         where = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
@@ -218,12 +221,12 @@ def _check_compiles(files: Sequence[SourceFile]) -> None:
 
 
 def python_sources(files: Iterable[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
-    """Return those files of a rubric that an interpreter would compile."""
+    """Return the files of a rubric that an interpreter would compile."""
     return tuple((path, content) for path, content in files if path.endswith(".py"))
 
 
 def case_directories(cases: Path) -> list[str]:
-    """Name the cases of a bench, in order; whatever else lies among them is refused."""
+    """Name the cases of a bench, in order. Raises BenchInvalid if there are other entries among them."""
     descriptor = open_directory(cases)
     try:
         kinds = entry_kinds(descriptor, LIMITS.cases + 1)
@@ -235,7 +238,7 @@ def case_directories(cases: Path) -> list[str]:
 
 
 def case_entry_problems(kinds: Mapping[str, str]) -> Iterator[tuple[str, BenchInvalid]]:
-    """Name everything among the cases, `digests.yaml` aside, that is no case directory."""
+    """Yield every entry among the cases, except `digests.yaml`, that is not a case directory."""
     for name, kind in sorted(kinds.items()):
         if kind != "directory":
             yield name, BenchInvalid(f"{name!a} lies among the cases and is no directory")
@@ -254,7 +257,7 @@ def count_cases(task_class: TaskClass) -> int:
 
 
 def read_manifest(cases: Path) -> dict[str, str]:
-    """Return case id to digest, without the prefix."""
+    """Return case id to digest, without the prefix. Raises DigestManifestInvalid if it cannot be read."""
     where = f"{cases}/digests.yaml"
     descriptor = open_directory(cases)
     try:
@@ -271,7 +274,7 @@ def read_manifest(cases: Path) -> dict[str, str]:
 
 
 def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tuple[BenchCase, ...], int]:
-    """Load and digest-check the cases that are wanted; also return how many there are in all."""
+    """Load the wanted cases, count all. Raises BenchInvalid, or BenchCaseDigestMismatch if bytes differ."""
     cases = task_class.directory / "cases"
     with typed_refusals(cases):
         directories = case_directories(cases)
@@ -283,7 +286,7 @@ def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tu
         for case_id in filter(wanted, directories):
             tree = read_case_tree(cases, case_id)
             size += tree.size
-            # Each case has its cap; sparse files in all of them would be hashed for hours all the same.
+            # Each case has a cap of its own, but sparse files in all of them would be hashed for hours.
             if size > LIMITS.bench_bytes:
                 raise BenchInvalid(f"the cases hold more than {LIMITS.bench_bytes} bytes", where=str(cases))
             loaded.append(_load_case(task_class.name, case_id, (names, manifest[case_id]), (cases, tree)))
@@ -304,11 +307,11 @@ def _check_bijection(directories: list[str], manifest: dict[str, str], cases: Pa
 
 
 def _misplaced(found: FoundFile) -> UnsafeTree | None:
-    """Say why a file is not one that a case has."""
+    """Say why a file does not belong to a case; None if it does."""
     top, below, _ = found.path.partition("/")
     if not (top in _CASE_DIRECTORIES if below else top == "case.toml"):
         return Misplaced(found.path, "is not part of a case (case.toml, input/, expected/, solution/)")
-    # Of what is more than a chunk only the end would be parsed.
+    # Only the last chunk is parsed, so a case.toml must fit into one chunk.
     if not below and found.size > LIMITS.toml_bytes:
         return UnsafeTree(found.path, f"{found.size} bytes are more than the {LIMITS.toml_bytes} allowed")
     return None
@@ -316,18 +319,18 @@ def _misplaced(found: FoundFile) -> UnsafeTree | None:
 
 @dataclass(frozen=True, slots=True)
 class CaseTree:
-    """One pass over a case: the digest of all of it, that of its input, and the case.toml that was hashed."""
+    """One pass over a case: its digest, the digest of its input, and the case.toml as it was hashed."""
 
     digest: str
     input_digest: str
     head: bytes
     size: int
     hint: str | None = None
-    """Where something in it comes from that no author put there."""
+    """Where a file comes from that a tool and not the author put there."""
 
 
 def read_case_tree(cases: Path, case_id: str) -> CaseTree:
-    """Hash every byte of a case."""
+    """Hash every byte of a case. Raises BenchCaseLoadError if it has no case.toml or breaks the contract."""
     tree = scan_case_tree(cases, case_id)
     if tree is None:
         raise BenchCaseLoadError(f"case {case_id!r} has no case.toml", where=f"{cases}/{case_id}")
@@ -337,7 +340,7 @@ def read_case_tree(cases: Path, case_id: str) -> CaseTree:
 def scan_case_tree(
     cases: Path, case_id: str, refused: Refusal = stop_at, seen: Seen | None = None
 ) -> CaseTree | None:
-    """Hash a case that may lack its head; `seen` is shown each file, `refused` decides about what is none."""
+    """Hash a case; None if it has no case.toml. `seen` gets each file, `refused` each entry that is wrong."""
     hasher, given = TreeHasher("case.v1"), TreeHasher("input.v1")
     head: bytes | None = None
     hint: str | None = None
@@ -365,7 +368,7 @@ def scan_case_tree(
 
 
 def _feed(found: FoundFile, hashers: tuple[TreeHasher, ...], *, whole: bool) -> bytes:
-    """Hash one file and return the last chunk of it, which is all of it where it is small or asked for."""
+    """Hash one file and return its last chunk. That is the whole file if it is small or `whole` is set."""
     chunk = b""
     for hasher in hashers:
         hasher.begin(found.path, found.size, executable=found.executable)

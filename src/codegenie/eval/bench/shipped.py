@@ -1,7 +1,7 @@
-"""The benches that come with codegenie, and the user's own in front of them.
+"""The benches that come with codegenie. The user's own benches take precedence over them.
 
-In an installed package they are one archive, since installers compile whatever lies there as a `.py` file.
-It is unpacked into a private directory while a command needs it. In a checkout they are `bench/` itself.
+In an installed package they are one archive, because installers compile every `.py` file that they install.
+The archive is unpacked into a private directory while a command needs it. In a checkout they are `bench/`.
 """
 
 import os
@@ -25,7 +25,7 @@ _EXECUTABLE = 0o111 << 16
 
 
 def shipped_names() -> tuple[str, ...]:
-    """Name the task classes that come with codegenie, sorted; none where somebody packed it without."""
+    """Name the task classes that come with codegenie, sorted; empty if the package was built without them."""
     if _is_checkout():
         return task_class_names(_CHECKOUT / "bench")
     if not _ARCHIVE.exists():
@@ -36,7 +36,7 @@ def shipped_names() -> tuple[str, ...]:
 
 @contextmanager
 def shipped_root() -> Iterator[Path]:
-    """Give a bench root with the shipped task classes, for reading only and gone afterwards."""
+    """Yield a bench root with the shipped task classes. It is read-only and removed afterwards."""
     if _is_checkout():
         yield _CHECKOUT / "bench"
         return
@@ -46,7 +46,7 @@ def shipped_root() -> Iterator[Path]:
 
 
 def write_shipped(target: Path) -> None:
-    """Write a copy of the shipped benches; `target` must not exist."""
+    """Write a copy of the shipped benches; `target` must not exist. Raises HarnessFailure if that fails."""
     try:
         os.mkdir(target, 0o700)
         for path, content, executable in _shipped_files():
@@ -87,7 +87,7 @@ def _opened_archive() -> Iterator[zipfile.ZipFile]:
 
 
 class Benches:
-    """Says where a task class lies: in a bench root of the user, or else among the shipped ones."""
+    """Finds a task class: in a bench root of the user, or else among the shipped classes."""
 
     def __init__(self, roots: BenchRoot, note: Callable[[str], object]) -> None:
         self.own = bench_roots(roots)
@@ -102,7 +102,7 @@ class Benches:
         self._held.close()
 
     def roots_of(self, name: str) -> Sequence[Path]:
-        """Return the bench roots to load `name` from; a class of the user's own wins, and that is said."""
+        """Return the bench roots to load `name` from. If the user's class hides a shipped one, note it."""
         if self.is_shipped(name):
             return (self._unpacked(),)
         own = self._own(name)
@@ -111,18 +111,18 @@ class Benches:
         return self.own
 
     def names(self) -> dict[str, bool]:
-        """Return every task class there is, sorted, and whether it is a shipped one."""
+        """Return every available task class, sorted, and whether it is a shipped one."""
         here = set(task_class_names([root for root in self.own if not _is_absent_default(root)]))
         return {name: name not in here for name in sorted(here.union(shipped_names()))}
 
     def _hides_shipped(self, own: Path, name: str) -> bool:
-        """Say whether there is a shipped class of this name that is another directory."""
+        """Say whether a shipped class has this name and is another directory."""
         if name not in shipped_names():
             return False
         return not (_is_checkout() and os.path.samefile(own, _CHECKOUT / "bench" / name))
 
     def is_shipped(self, name: str) -> bool:
-        """Say whether `name` is taken from the shipped classes; never if a root that was named is missing."""
+        """Say whether `name` comes from the shipped classes. False if a root named by the user is missing."""
         missing = [root for root in self.own if not os.path.isdir(root) and not _is_absent_default(root)]
         return not missing and self._own(name) is None and name in shipped_names()
 

@@ -1,6 +1,6 @@
-"""The fence: a static look at benches before anybody runs them. It reads, and never imports or runs.
+"""The fence: a static check of benches before they are run. It reads files and never imports or runs them.
 
-`inspect_paths` is the whole of it; `codegenie eval fence` prints what it returns.
+`inspect_paths` is the entry point; `codegenie eval fence` prints what it returns.
 """
 
 from codegenie.eval.fence.findings import Finding

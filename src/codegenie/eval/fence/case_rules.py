@@ -1,4 +1,4 @@
-"""The cases of a task class: their names, their heads, their files and their digests."""
+"""The rules for the cases of a task class: names, case.toml, files and digests."""
 
 import os
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ _LFS = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.gi
 
 @dataclass(frozen=True, slots=True)
 class SeenCase:
-    """What is known of one case after a look at it."""
+    """What is known about one case after it was checked."""
 
     case: BenchCase | None
     digest: str | None
     sound: bool
-    """Nothing is wrong with it but perhaps its digest."""
+    """Nothing is wrong with the case, except perhaps its digest."""
 
 
 _UNREAD = SeenCase(None, None, sound=False)
@@ -34,20 +34,20 @@ _UNREAD = SeenCase(None, None, sound=False)
 
 @dataclass(frozen=True, slots=True)
 class SeenCases:
-    """The cases of a class by id, and the digests that they are pinned to; None where they cannot be read."""
+    """The cases of a class by id, and the digests that pin them; None where they cannot be read."""
 
     cases: Mapping[str, SeenCase]
     manifest: Mapping[str, str] | None
     executable: tuple[str, ...] = ()
     misnamed: int = 0
-    """Directories that would be cases under another name."""
+    """Directories that would be cases if they had another name."""
 
 
 NO_CASES = SeenCases({}, None)
 
 
 class CaseInspector:
-    """Looks at every case of one class in one pass over its bytes."""
+    """Checks every case of one class in one pass over its bytes."""
 
     def __init__(self, notes: Notes, directory: Path, name: str) -> None:
         self._notes = notes
@@ -56,7 +56,7 @@ class CaseInspector:
         self._accidents: list[str] = []
 
     def inspect(self) -> SeenCases:
-        """Look at everything below `cases/`, digests last."""
+        """Check everything below `cases/`; the digests come last."""
         try:
             kinds = self._kinds()
         except UnsafeTree as unsafe:
@@ -110,7 +110,7 @@ class CaseInspector:
         reading = inspect_case(head, self._name, case_id, ids)
         for problem in reading.problems:
             self._notes.add_problem("F051", problem, folder)
-        # The digest of what is left of a case says nothing about the case.
+        # If files were left out, the digest of the rest says nothing about the case.
         digest = None if left_out else tree.digest
         return SeenCase(reading.value, digest, sound=whole and not reading.problems)
 

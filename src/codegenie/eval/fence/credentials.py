@@ -1,4 +1,4 @@
-"""Keys that look alive: well-known shapes with a prefix and a length, so that prose is not taken for one."""
+"""Find keys that look real. Well-known shapes need a prefix and a length, so that prose does not match."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Credential(NamedTuple):
-    """Where the first key of a kind begins, how long it is and how many there are; never what it is."""
+    """Where the first key of a kind begins, how long it is and how many there are; never its text."""
 
     kind: str
     start: int
@@ -14,7 +14,7 @@ class Credential(NamedTuple):
     times: int
 
 
-# Kind, a piece that every key of the kind holds (found at the speed of memory), and its whole shape.
+# The kind, a literal that every key of the kind contains (a fast search), and the whole shape.
 _SHAPES = [
     (
         "an AWS access key id",
@@ -45,7 +45,7 @@ _BY_PIECE = [(piece, kind, re.compile(shape)) for kind, pieces, shape in _SHAPES
 
 
 def find_credentials(raw: bytes) -> Iterator[Credential]:
-    """Yield the first of each kind of live key that a file has the shape of."""
+    """Yield the first match of each kind of key in a file."""
     possible = {shape: kind for piece, kind, shape in _BY_PIECE if piece in raw}
     for shape, kind in possible.items():
         if first := shape.search(raw):

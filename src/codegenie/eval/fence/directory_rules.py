@@ -1,4 +1,4 @@
-"""The directory contract: what has to be there, what may not, and what tools would act on."""
+"""The directory contract: which entries are required, which are forbidden, and which tools would act on."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from codegenie.eval.bench.grammar import COMPILED_CODE, pycache_hint
 from codegenie.eval.bench.loading import entry_problems
 from codegenie.eval.fence.findings import Notes, shown_name
 
-# What test runners, interpreters, package managers, linters, editors and CI services act on by its name.
+# Files that test runners, interpreters, package managers, linters, editors and CI services use by their name.
 _TOOL_FILES = re.compile(
     r"""
       (conftest|sitecustomize|usercustomize|__init__|__main__|setup|noxfile|fabfile|tasks|dodo)\.py
@@ -21,16 +21,16 @@ _TOOL_FILES = re.compile(
     | \.env.* | \.vscode | \.idea | \.devcontainer | \.editorconfig | \.npmrc | package\.json
     | [Mm]akefile | GNUmakefile | [Dd]ockerfile | docker-compose\.ya?ml | [Jj]enkinsfile
     """,
-    # Without regard to case: so do the file systems on which some people check a bench out.
+    # Case does not matter, because some people check a bench out on a file system that ignores case.
     re.VERBOSE | re.IGNORECASE,
 )
-# These act on the checkout and on the review from wherever they lie: attributes hide a diff or change bytes.
+# Git uses these wherever they are in the checkout: attributes can hide a diff or change bytes.
 _GIT_FILES = {".git", ".gitattributes", ".gitmodules"}
 _RUN_BY_ACCIDENT = re.compile(r"(^|/)((conftest|sitecustomize|usercustomize)\.py|[^/]+\.pth)$", re.IGNORECASE)
 
 
 def inspect_entries(notes: Notes, kinds: Mapping[str, str]) -> None:
-    """Compare the entries of a task class with the contract; unlike the loader, ask for a README."""
+    """Compare the entries of a task class with the contract. Unlike the loader, require a README."""
     for name, problem in entry_problems(kinds):
         kind = kinds.get(name)
         if kind is None:
@@ -47,7 +47,7 @@ def inspect_entries(notes: Notes, kinds: Mapping[str, str]) -> None:
 
 
 def inspect_root(notes: Notes, kinds: Mapping[str, str]) -> None:
-    """Look at what lies beside the task classes of a bench root."""
+    """Check the entries of a bench root that are not task classes."""
     for name, kind in sorted(kinds.items()):
         if kind == "other":
             notes.add(
@@ -59,7 +59,7 @@ def inspect_root(notes: Notes, kinds: Mapping[str, str]) -> None:
 
 
 def inspect_case_path(notes: Notes, path: str) -> bool:
-    """Look at the name of one file of a case; say whether a tool would run it by accident."""
+    """Check the name of one file of a case. Return whether a tool would run it by accident."""
     git = _GIT_FILES.intersection(path.lower().split("/"))
     if git:
         notes.add("F004", path, f"{min(git)} changes how git checks out or shows what lies beside it")
@@ -74,11 +74,11 @@ def inspect_accidents(notes: Notes, paths: list[str]) -> None:
 
 
 def inspect_bits(notes: Notes, directory: int, name: str, path: str) -> bool:
-    """Look for executable bits on a file that is only ever read; say whether there are any."""
+    """Note executable bits on a file that is only read. Return whether there are any."""
     try:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except OSError:
-        return False  # whoever reads the file says what is wrong with it
+        return False  # the code that reads the file reports what is wrong with it
     executable = stat.S_ISREG(status.st_mode) and bool(status.st_mode & 0o111)
     if executable:
         notes.add("F006", path, "is marked as executable")

@@ -1,4 +1,4 @@
-"""What the fence says: one finding for one thing that is wrong, and the notes of one task class."""
+"""The output of the fence: one finding for each thing that is wrong, and the notes of one task class."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _MESSAGE_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: which rule, where, and what to do. Every text of it is printable."""
+    """One thing that is wrong: which rule, where, and what to do. All its texts are printable."""
 
     rule: str
     severity: Level
@@ -26,7 +26,7 @@ class Finding:
     fix: str
 
     def place(self) -> str:
-        """Return the place as editors and people write it."""
+        """Return the place in the usual form `path:line:column`."""
         return ":".join([self.path, *(str(part) for part in (self.line, self.column) if part is not None)])
 
 
@@ -40,18 +40,18 @@ class Spot:
 
 
 def shown_path(path: str) -> str:
-    """Make a path printable, and such that no line that begins with it is a command to a CI service."""
+    """Make a path printable. A line that begins with it must not be a command for a CI service."""
     text = printable(path)
     return f"./{text}" if text.lstrip().startswith((":", "#", "-")) else text
 
 
 def shown_name(name: str) -> str:
-    """Return the name of an entry as the walk shows it: odd ones quoted and escaped."""
+    """Return the name of an entry as the directory walk shows it: unusual names are quoted and escaped."""
     return name if name.isascii() and name.isprintable() else ascii(name)
 
 
 class Notes:
-    """Collects the findings of one task class, so that no rule can bury another under its own."""
+    """Collects the findings of one task class. A cap per rule keeps one rule from hiding the others."""
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
@@ -59,7 +59,7 @@ class Notes:
         self._findings: list[Finding] = []
 
     def add(self, rule_id: str, spot: Spot | str, message: str, fix: str | None = None) -> None:
-        """Note one finding; beyond the cap of its rule it is only counted."""
+        """Note one finding. Beyond the cap of its rule it is only counted."""
         self._count[rule_id] += 1
         if self._count[rule_id] > LIMITS.fence_findings_per_rule:
             return
@@ -80,22 +80,22 @@ class Notes:
         )
 
     def add_problem(self, rule_id: str, problem: Problem, folder: str = "") -> None:
-        """Note what a reader of the bench's grammar found."""
+        """Note a problem that a parser of bench files found."""
         path = "/".join(filter(None, (folder, problem.file)))
         self.add(rule_id, Spot(path, problem.line), problem.message, problem.hint)
 
     def add_unsafe(self, unsafe: UnsafeTree, folder: str, rule_id: str = "F003") -> None:
-        """Note an entry that will not be opened."""
+        """Note an entry that is unsafe to open."""
         path = "/".join(filter(None, (folder, unsafe.path.rstrip("/"))))
         message = f"{unsafe.path or folder or 'the directory'} {unsafe.problem}"
         self.add(rule_id, path, message, pycache_hint(unsafe.path))
 
     def total(self) -> int:
-        """Return how much was found so far, listed or only counted."""
+        """Return the number of findings so far, including those that were only counted."""
         return self._count.total()
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what was noted, in order of place; for each rule with more than its share, how many more."""
+        """Return the findings in order of place. A rule over its cap adds a finding that counts the rest."""
         most = LIMITS.fence_findings_per_rule
         listed = sorted(self._findings, key=lambda one: (one.path, one.line or 0, one.column or 0, one.rule))
         more = [

@@ -1,7 +1,7 @@
-"""What `--fix` does: digests of cases that are otherwise sound, and executable bits; no more is mechanical.
+"""What `--fix` repairs: digests of cases that are otherwise sound, and executable bits. Nothing else.
 
-Everything is opened by descriptor from the class downwards and never through a link, and only files that
-the class itself holds are touched.
+Everything is opened by descriptor, from the class downwards and never through a link. Only files that the
+class itself holds are changed.
 """
 
 import os
@@ -18,7 +18,7 @@ _EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
 
 def fix_classes(reports: Iterable[ClassReport]) -> tuple[str, ...]:
-    """Repair what is mechanical, and say in a line each what was repaired."""
+    """Repair what can be repaired automatically; return one line for each repair."""
     return tuple(line for report in reports for line in _fix_class(report))
 
 
@@ -55,7 +55,7 @@ def _take_bits(report: ClassReport, path: str) -> Iterator[str]:
 
 
 def _write_digests(report: ClassReport) -> Iterator[str]:
-    """Pin every sound case to what it is; an unsound one keeps its entry, and one without a case goes."""
+    """Write the digests of sound cases. An unsound case keeps its entry; entries without a case go."""
     before, cases = report.seen.manifest, report.seen.cases
     if before is None or not cases:
         return

@@ -1,6 +1,6 @@
-"""Findings as people, programs, code scanning and CI services want them.
+"""Format findings for people, programs, code scanning and CI services.
 
-Every text in a finding is printable already; here it is only put into the form of its reader.
+Every text in a finding is already printable. This module only puts it into the form that its reader needs.
 """
 
 import re
@@ -19,7 +19,7 @@ from codegenie.eval.wording import counted
 _SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-# Older commands of CI services, taken from the middle of a line too: ##[x], ##vso[x], ##teamcity[x].
+# Older commands of CI services, which also work in the middle of a line: ##[x], ##vso[x], ##teamcity[x].
 _COMMAND = re.compile(r"##(?=\w*\[)")
 
 
@@ -28,7 +28,7 @@ def _inert(line: str) -> str:
 
 
 def human_lines(report: FenceReport, fixed: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each finding and what to do about it, then the sum."""
+    """Yield a line for each finding and what to do about it, then the totals."""
     for line in fixed:
         yield _inert(f"fixed  {line}")
     for finding in report.findings:
@@ -38,7 +38,7 @@ def human_lines(report: FenceReport, fixed: Sequence[str]) -> Iterator[str]:
 
 
 def summary(report: FenceReport) -> str:
-    """Say in one line how much was found, and in how much."""
+    """Say in one line how many findings there are, and in how many classes and cases."""
     errors = sum(finding.severity == "error" for finding in report.findings)
     warnings = len(report.findings) - errors
     found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}" if report.findings else "clean"
@@ -62,7 +62,7 @@ def rule_document(rule_id: str) -> dict[str, Any]:
 
 
 def rule_lines(rule_id: str) -> Iterator[str]:
-    """Yield what `--explain` says."""
+    """Yield the text of `--explain`."""
     rule = RULES[rule_id]
     yield f"{rule_id} ({rule.severity}): {rule.title}"
     yield f"  why:   {rule.why}"
@@ -71,7 +71,7 @@ def rule_lines(rule_id: str) -> Iterator[str]:
 
 
 def github_lines(report: FenceReport, fixed: Sequence[str]) -> Iterator[str]:
-    """Yield workflow commands; nothing of a bench can end one early or begin another."""
+    """Yield workflow commands. The text of a bench cannot end a command early or begin another one."""
     for line in fixed:
         yield _inert(f"::notice title=fixed::{_escaped(line)}")
     for finding in report.findings:
@@ -132,7 +132,7 @@ def _sarif_result(finding: Finding, index: int) -> dict[str, Any]:
     if finding.line is not None:
         column = {} if finding.column is None else {"startColumn": finding.column}
         place["region"] = {"startLine": finding.line, **column}
-    # Without the line: a finding that only moved is still the same one.
+    # The line is left out: a finding that only moved is still the same finding.
     same = digest_json("finding.v1", [finding.rule, finding.path, finding.message])
     return {
         "ruleId": finding.rule,
@@ -145,7 +145,7 @@ def _sarif_result(finding: Finding, index: int) -> dict[str, Any]:
 
 
 def _artifact(path: str) -> dict[str, str]:
-    """Name a file by a URI: relative to the working directory, or absolute where it lies outside."""
+    """Name a file by a URI, relative to the working directory, or absolute if it is outside."""
     if path.startswith("/"):
         return {"uri": f"file://{quote(path)}"}
     return {"uri": quote(path.removeprefix("./") or "."), "uriBaseId": "%SRCROOT%"}

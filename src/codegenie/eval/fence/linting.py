@@ -1,4 +1,4 @@
-"""One task class, or several, to findings: everything is looked at, and nothing of it runs."""
+"""Check one or several task classes and return findings. All files are read, and none is run."""
 
 import os
 from collections import Counter
@@ -32,7 +32,7 @@ _FILES = {
     "breakdown_keys.py": LIMITS.python_bytes,
     "failure_modes.yaml": LIMITS.yaml_bytes,
     "rubric.py": LIMITS.rubric_tree.file_bytes,
-    # The loader does not read it; a reviewer does.
+    # The loader does not read it, but a reviewer does.
     "README.md": LIMITS.rubric_tree.file_bytes,
 }
 _MUST_BE_TEXT = {"rubric.py", "README.md"}
@@ -40,7 +40,7 @@ _MUST_BE_TEXT = {"rubric.py", "README.md"}
 
 @dataclass(frozen=True, slots=True)
 class ClassReport:
-    """What was found in one task class, and what `--fix` needs to know of it."""
+    """What was found in one task class, and what `--fix` needs to know about it."""
 
     directory: Path
     shown: str
@@ -51,11 +51,11 @@ class ClassReport:
 
 @dataclass(frozen=True, slots=True)
 class FenceReport:
-    """What was found in everything that was looked at, errors first within each class."""
+    """What was found in all classes that were checked."""
 
     classes: tuple[ClassReport, ...]
     beside: tuple[Finding, ...]
-    """What lies beside the classes of a bench root."""
+    """Findings about entries of a bench root that are not task classes."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -64,12 +64,15 @@ class FenceReport:
 
     @property
     def case_count(self) -> int:
-        """Return how many cases were looked at."""
+        """Return how many cases were checked."""
         return sum(len(report.seen.cases) for report in self.classes)
 
 
 def inspect_paths(paths: Sequence[str | Path]) -> FenceReport:
-    """Look at bench roots, task classes, or the classes that the given files belong to."""
+    """Check bench roots, task classes, or the classes that the given files belong to.
+
+    Raises TaskClassNotFound if a path belongs to no class, and HarnessFailure if the machine cannot read it.
+    """
     found = find_targets(paths)
     beside: list[Finding] = []
     for root in found.roots:
@@ -84,7 +87,7 @@ def inspect_paths(paths: Sequence[str | Path]) -> FenceReport:
 
 @contextmanager
 def _typed_failures(where: Path) -> Iterator[None]:
-    """Tell trouble of our own (no descriptors, no memory, a failing disk) from that of a bench."""
+    """Raise HarnessFailure for problems of the machine: no descriptors, no memory, a failing disk."""
     try:
         yield
     except OSError as error:
@@ -92,7 +95,7 @@ def _typed_failures(where: Path) -> Iterator[None]:
 
 
 def inspect_class(target: Target, *, twice: bool = False) -> ClassReport:
-    """Look at one task class."""
+    """Check one task class; `twice` says that another class of this name is checked too."""
     notes = Notes(target.shown)
     if twice:
         notes.add("F009", "", f"the task class {target.directory.name!a} is here twice")
@@ -104,7 +107,7 @@ def inspect_class(target: Target, *, twice: bool = False) -> ClassReport:
 
 
 class _ClassInspector:
-    """Looks at the files of one class, then at its cases, then at both together."""
+    """Checks the files of one class, then its cases, then both together."""
 
     def __init__(self, notes: Notes, directory: Path) -> None:
         self._notes = notes
@@ -176,7 +179,7 @@ class _ClassInspector:
             self._notes.add_problem(promise if kept else form, problem)
 
     def _inspect_sources(self, files: Sequence[tuple[str, bytes]]) -> None:
-        # What is no text, or is declared to be in another encoding, is a finding already.
+        # A file that is not text, or that declares another encoding, already has a finding.
         texts = [(path, raw) for path, raw in files if is_plain_text(raw)]
         for problem in source_problems(python_sources(texts)):
             self._notes.add("F011", Spot(problem.path, problem.line), problem.message)

@@ -1,4 +1,4 @@
-"""Every rule of the fence, with its reason. An id is never used for anything else."""
+"""Every rule of the fence, with its reason. The id of a rule is never reused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Level = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing that a bench has to keep: what, why, and what to do where it does not."""
+    """One rule for benches: what it demands, why, and how to fix a violation."""
 
     title: str
     why: str

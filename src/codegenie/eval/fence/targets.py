@@ -1,4 +1,4 @@
-"""What a PATH means: a bench root, a task class, or something inside one. No link is followed to find out."""
+"""Find out what a PATH means: a bench root, a task class, or something inside one. Links are not followed."""
 
 import itertools
 import os
@@ -13,13 +13,13 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IDENTIFIER_PATTERN
 from codegenie.eval.system.files import UnsafeTree, entry_kinds, open_directory
 
-# Any one of them, so that a pull request which removes the others does not take a class out of sight.
+# Any one of them marks a class, so a pull request that removes the others does not hide the class.
 _MARKS = ("registration.py", "rubric.py", "breakdown_keys.py", "failure_modes.yaml", "cases/digests.yaml")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A directory to look at, and how its path is shown; of a root also what lies in it."""
+    """A directory to check, and how its path is shown. A bench root also has its entries."""
 
     directory: Path
     shown: str
@@ -28,7 +28,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The task classes to look at, each once, and the roots that were named as such."""
+    """The task classes to check, each once, and the bench roots that were given."""
 
     classes: tuple[Target, ...]
     roots: tuple[Target, ...]
@@ -40,9 +40,10 @@ def is_class_name(name: str) -> bool:
 
 
 def class_around(path: Path) -> Path | None:
-    """Return the task class that a path is or lies in, if any.
+    """Return the task class that a path is, or that it is in; None if there is none.
 
-    A case may hold what looks like a class: of two, one inside the other's cases, the outer one counts.
+    A case may contain files that look like a class. If one class is inside the cases of another one, the
+    outer one counts.
     """
     chosen: Path | None = None
     for directory in (path, *path.parents):
@@ -60,7 +61,7 @@ def _is_part(path: Path, task_class: Path) -> bool:
 
 
 def find_targets(paths: Sequence[str | Path]) -> Targets:
-    """Map every path to what has to be looked at, or refuse it."""
+    """Find the classes and roots to check for every path. Raises TaskClassNotFound for a path without any."""
     here = _working_directory()
     classes: dict[Path, Target] = {}
     roots: dict[Path, Target] = {}
@@ -83,7 +84,7 @@ def find_targets(paths: Sequence[str | Path]) -> Targets:
 def _is_root(path: Path, around: Path | None) -> bool:
     if os.path.islink(path) or not os.path.isdir(path) or path == around:
         return False
-    # A file named like a mark somewhere above a bench root does not make the root a part of something.
+    # A file named like a mark in a directory above a bench root does not make the root part of a class.
     return around is None or (not _is_part(path, around) and any(_marked_below(path)))
 
 
@@ -126,7 +127,7 @@ def _root(path: Path, here: str) -> Target:
 
 def _classes_of(root: Target, here: str) -> Iterator[Target]:
     directories = [name for name, kind in root.kinds.items() if kind == "directory"]
-    # What Python left beside the classes could be no class; it is found as what lies there.
+    # Python's cache directory cannot be a class. It is reported with the other entries beside the classes.
     names = [name for name in directories if not name.startswith(".") and name != "__pycache__"]
     if not any(_is_marked(root.directory / name) for name in names):
         raise TaskClassNotFound(

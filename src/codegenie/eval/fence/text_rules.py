@@ -1,4 +1,4 @@
-"""What a reviewer cannot see: invisible characters, other normal forms, names like others (threat BL-17)."""
+"""Find what a reviewer cannot see: hidden characters, other normal forms, look-alike names (threat BL-17)."""
 
 import io
 import itertools
@@ -16,22 +16,22 @@ from codegenie.eval.wording import counted
 _PLAIN_BYTES = bytes([*range(0x20, 0x7F), 0x09, 0x0A, 0x0D])
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 _HIDDEN_CATEGORIES = {"Cc", "Cf", "Zl", "Zp"}
-# Letters and marks that take room or none and show nothing: fillers, joiners, variation selectors for
-# ideographs (with which whole texts were smuggled), a blank of Braille.
+# Letters and marks that show nothing, with or without width: fillers, joiners, variation selectors for
+# ideographs (whole texts were smuggled with them), the blank Braille pattern.
 _HIDDEN_LETTERS = {"\u034f", "\u115f", "\u1160", "\u17b4", "\u17b5", "\u2800", "\u3164", "\uffa0"}
 _HIDDEN_LETTERS |= {chr(code) for code in (*range(0xFE00, 0xFE0F), *range(0xE0100, 0xE01F0))}
-# Each is one more pass over a text that may have 32 MB.
+# Each is one more pass over a text of up to 32 MB.
 _NAMED_CHARACTERS = 8
 # Unicode's own measure of safe text. Sorting marks takes quadratic time: 34 s for 80,000 (CPython 3.11).
 _MARKS_IN_A_ROW = 30
 _ALLOWED = {"\n", "\t", "\r"}
 _WORD = re.compile(r"[^\W\d]\w*")
-# Scripts in which names are mixed with Latin letters as a matter of course, and that look like none of them.
+# Scripts whose letters are often mixed with Latin letters in names, and never look like them.
 _BESIDE_LATIN = {"LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"}
 
 
 def inspect_text(notes: Notes, path: str, raw: bytes, *, required: bool) -> None:
-    """Look at one file; one that is no text is passed over, unless it has to be one."""
+    """Check one file. A file that is not text is skipped, unless it is `required` to be text."""
     for found in find_credentials(raw):
         before = raw[: found.start].decode("utf-8", "replace")
         message = f"holds what looks like {found.kind} ({found.length} characters){_often(found.times)}"
@@ -111,7 +111,7 @@ def _not_normal(text: str) -> Iterator[tuple[int, int]]:
 def _inspect_python(notes: Notes, path: str, text: str, *, declared: bool) -> None:
     encoding = foreign_encoding(text)
     if encoding and declared:
-        # Reviewed as UTF-8, run as something else: in UTF-7 a comment can hold a statement.
+        # A reviewer reads UTF-8, but Python runs another encoding: in UTF-7 a comment can hold a statement.
         notes.add("F073", Spot(path, 1), f"declares the encoding {encoding[:40]!a}")
     if text.isascii():
         return
@@ -120,7 +120,7 @@ def _inspect_python(notes: Notes, path: str, text: str, *, declared: bool) -> No
 
 
 def _doubtful_names(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield each doubtful name once, with its first place; comments and strings hold no names."""
+    """Yield each doubtful name once, with its first place. Comments and strings are not searched."""
     if not any(_doubt(char) or _script(char) not in _BESIDE_LATIN for char in set(text) if char.isalpha()):
         return
     words = (word for word in dict.fromkeys(_WORD.findall(text)) if not word.isascii() and _doubt(word))
@@ -132,7 +132,7 @@ def _doubtful_names(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _names(text: str) -> Iterator[tuple[str, int, int]]:
-    # The tokenizer is slow; what is larger than any source is searched word by word.
+    # The tokenizer is slow. A text larger than any real source is searched word by word.
     if len(text) <= LIMITS.rubric_tree.file_bytes:
         try:
             tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))

@@ -1,4 +1,4 @@
-"""Whether a bench could ever support the tiers that it declares."""
+"""Check whether a bench could ever support the tiers that it declares."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ _LOWEST = next(iter(DEFAULT_THRESHOLDS))
 
 
 def inspect_counts(notes: Notes, where: Spot, minimums: Mapping[str, int], cases: int) -> None:
-    """Compare the number of cases with what the registration asks for; none at all is said elsewhere."""
+    """Compare the number of cases with the registration. A class without cases has a finding of its own."""
     for tier, minimum in sorted(minimums.items()):
         if 0 < cases < minimum:
             notes.add("F040", where, f"asks for {minimum} cases for {tier} and has {cases}")
@@ -22,9 +22,9 @@ def inspect_counts(notes: Notes, where: Spot, minimums: Mapping[str, int], cases
 def inspect_tiers(
     notes: Notes, where: Spot, minimums: Mapping[str, int], cases: Sequence[BenchCase | None]
 ) -> None:
-    """Look at the held-out floor and at the units; a case that could not be read is not held against it.
+    """Check the minimum of held-out cases and the units. A case that could not be read counts for the bench.
 
-    Without a policy at hand, every tier but the lowest of the usual three counts as one above it.
+    There is no policy here, so every tier except the lowest of the usual three counts as above the lowest.
     """
     declared = sorted(tier for tier in minimums if tier != _LOWEST) if cases else []
     known = [case for case in cases if case is not None]
