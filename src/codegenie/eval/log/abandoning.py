@@ -1,6 +1,6 @@
-"""Closing a run that will not come back: its journal is lost, or what decided it is no longer there.
+"""Close a run that cannot be resumed: its journal is lost, or something that decided the run is gone.
 
-It stays in the log, as a failed look at its agent. Only the wait for its end is over.
+The run stays in the log and counts as a failed look at its agent. The log no longer waits for its end.
 """
 
 import fcntl
@@ -17,14 +17,18 @@ from codegenie.eval.ports import Clock
 
 
 def abandon_run(directory: Path, run: str, because: RunAbandoned, clock: Clock) -> tuple[str, str]:
-    """Verify a log and write down that a run of it will not finish; return its id and the head of the log."""
+    """Verify a log and record that one of its runs will not finish; return the run's id and the new head.
+
+    Raises ChainTamperDetected if the log fails verification, NotMeasured if there is no such run,
+    SettingsInvalid if the run has ended, and HarnessFailure if it is still running.
+    """
     chain = AuditLog(directory, clock)
     entry = VerifiedLog.continued(chain).find(run)
     if not entry.is_open:
         how = "has finished" if entry.abandoned is None else "was abandoned before"
         raise SettingsInvalid(f"run {entry.run_id} {how}", hint="`codegenie eval show` shows a run")
     with _held(directory / "journal" / entry.run_id):
-        # Asked again under the lock: somebody may have taken the run up and finished it meanwhile.
+        # Checked again under the lock: another process may have resumed and finished the run meanwhile.
         if entry.run_id not in chain.open_runs():
             raise SettingsInvalid(f"run {entry.run_id} has ended by itself meanwhile")
         return entry.run_id, chain.append(because, entry.run_id)
@@ -32,7 +36,7 @@ def abandon_run(directory: Path, run: str, because: RunAbandoned, clock: Clock) 
 
 @contextmanager
 def _held(journal: Path) -> Iterator[None]:
-    """Hold the lock of a run, which a run that is alive does not give; then its journal is of no use."""
+    """Hold the lock of a run, which fails while the run is alive. At the end the journal is removed."""
     try:
         descriptor = os.open(journal, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

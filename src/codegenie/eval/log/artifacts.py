@@ -1,4 +1,4 @@
-"""What cases left behind, kept under the hash of its bytes and never trusted without it."""
+"""Artefacts: the bytes that cases left behind, stored under their hash and checked against it when read."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from codegenie.eval.system.files import UnsafeTree, read_whole_file, replace_fil
 from codegenie.eval.system.folders import make_folder
 
 NOT_KEPT = "_not_kept"
-"""Ends the name of an artefact of which the record has the hash, and the run had no room for the bytes."""
+"""Suffix of an artefact's name if the record has its hash but the run had no room for its bytes."""
 
 LARGEST_ARTIFACT = 64 * 1024 * 1024
 
@@ -31,45 +31,45 @@ def _is_output(name: str) -> bool:
 
 
 class ArtifactStore:
-    """Content-addressed files in two levels of directories."""
+    """Files named by their hash, in two levels of directories."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def path(self, digest: str) -> Path:
-        """Return where the bytes with this hash lie."""
+        """Return the path of the bytes with this hash."""
         return Path(self._file(digest))
 
     def _file(self, digest: str) -> str:
-        # Text and not a Path, which takes longer to put together than a small artefact takes to read.
+        # A string, because building a Path takes longer than reading a small artefact.
         return f"{self._directory}/{digest[:2]}/{digest}"
 
     def keep(self, content: bytes) -> str:
-        """Store bytes once and return their hash. What lies there damaged is replaced."""
+        """Store bytes once and return their hash. A damaged file with this hash is replaced."""
         digest = blake3(content).hexdigest()
         if not self.holds(digest):
             self.write(digest, content)
         return digest
 
     def holds(self, digest: str) -> bool:
-        """Say whether the bytes with this hash lie there whole."""
+        """Say whether the bytes with this hash are stored undamaged."""
         with suppress(ChainTamperDetected):
             return self.read(digest) is not None
         return False
 
     def size(self, digest: str) -> int:
-        """Return how many bytes lie there."""
+        """Return how many bytes are stored; 0 if there are none."""
         try:
             return os.stat(self._file(digest), follow_symlinks=False).st_size
         except OSError:
             return 0
 
     def write(self, digest: str, content: bytes) -> None:
-        """Store bytes whose hash is known."""
+        """Store bytes whose hash is known. Raises HarnessFailure if they cannot be written."""
         path = self.path(digest)
         try:
             make_folder(path.parent)
-            # Not made durable one by one, which would cost 0.3 ms each: the finish does it for all.
+            # Not synced one by one, which would cost 0.3 ms each: the finish syncs all of them.
             replace_file(path, content, durable=False)
         except OSError as error:
             raise HarnessFailure(
@@ -77,7 +77,10 @@ class ArtifactStore:
             ) from None
 
     def read(self, digest: str) -> bytes | None:
-        """Return the bytes with this hash, None where there are none; other bytes are an integrity error."""
+        """Return the bytes with this hash; None if there are none.
+
+        Raises ChainTamperDetected if the file holds other bytes, and HarnessFailure if it cannot be read.
+        """
         path = self._file(digest)
         try:
             content = read_whole_file(path, LARGEST_ARTIFACT)
@@ -98,7 +101,7 @@ class ArtifactStore:
         return content
 
     def is_damaged(self, digest: str) -> bool:
-        """Say whether something lies there that is not what its hash says."""
+        """Say whether there is a file whose bytes do not have its hash."""
         try:
             self.read(digest)
         except ChainTamperDetected:
@@ -106,7 +109,7 @@ class ArtifactStore:
         return False
 
     def make_durable(self, digests: AbstractSet[str]) -> None:
-        """Put what a run left behind on the disk, before a record speaks of it."""
+        """Sync the artefacts of a run to the disk before a record names them, or raise HarnessFailure."""
         folders = set()
         try:
             for file in map(self._file, sorted(digests)):
@@ -122,9 +125,9 @@ class ArtifactStore:
 
 
 class RunArtifacts:
-    """What one run keeps, up to a cap for all of it: a bench has as many cases as it likes.
+    """The artefacts of one run, with a cap for all of them, because a bench can have any number of cases.
 
-    Logs have a share and no more. Outputs may take all of the rest: without them nothing is scored again.
+    Logs may use only a share of it. Outputs may use all of the rest, because a re-score needs them.
     """
 
     def __init__(self, store: ArtifactStore) -> None:
@@ -133,18 +136,18 @@ class RunArtifacts:
         self._all = 0
 
     def count(self, known: Iterable[Mapping[str, str]]) -> None:
-        """Count what a dead run had kept: taking it up again makes no new room."""
+        """Count what a dead run had kept: resuming it does not give new room."""
         sizes = {digest: (name, self._store.size(digest)) for kept in known for name, digest in kept.items()}
         for name, size in sizes.values():
             if not name.endswith(NOT_KEPT):
                 self._add(name, size)
 
     def read(self, digest: str) -> bytes | None:
-        """Return bytes by their hash, None if they are gone; raise if they are not what they were."""
+        """Return bytes by their hash; None if they are gone. Raises ChainTamperDetected if they changed."""
         return self._store.read(digest)
 
     def keep(self, name: str, content: bytes) -> tuple[str, str]:
-        """Keep bytes while there is room; return the name to record them under, and their hash."""
+        """Keep bytes while there is room. Return the name to record, and the hash."""
         digest = blake3(content).hexdigest()
         if self._store.holds(digest):
             return name, digest

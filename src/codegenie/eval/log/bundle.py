@@ -1,7 +1,7 @@
 """One run, its whole chain and its artefacts in one file that a third party can verify (ADR-0017).
 
-A bundle comes from anybody. Nothing is unpacked but the names of a log, each once, as plain files of bounded
-size, into a directory of our own; what they hold is then verified like any log.
+A bundle may come from an attacker. Only names that occur in a log are unpacked, each once, as plain files of
+bounded size, into a private directory. Their contents are then verified like those of any log.
 """
 
 import errno
@@ -27,18 +27,18 @@ from codegenie.eval.system.run_directory import run_directory
 _MEMBER = re.compile(r"HEAD|[0-9]{8}\.json|artifacts/([0-9a-f]{2})/\1[0-9a-f]{62}")
 _MEMBERS = 200_000
 _DIRECTORY_ENTRY = b"PK\x01\x02"
-# An entry has 46 bytes and a name of at most 77.
+# An entry has 46 bytes and a name of at most 77 bytes.
 _DIRECTORY_BYTES = _MEMBERS * 128
 _BUNDLE_BYTES = 1024**3
-# Records shrink to a tenth or so; a bomb to a thousandth. Small bundles may hold small jokes.
+# Records shrink to about a tenth, a zip bomb to a thousandth. Small bundles may exceed the ratio.
 _RATIO = 200
 _FREE_BYTES = 64 * 1024**2
-# Records are read as a whole, which takes some twenty times their size: fewer are free. Those of a real log
-# shrink to a fifth, and a run of 5,000 trials in which an agent only fails has 2 MB.
+# Records are read as a whole, which takes about twenty times their size, so fewer bytes are free. Records of
+# a real log shrink to a fifth. A run of 5,000 trials in which the agent always fails has 2 MB.
 _RECORD_RATIO = 32
 _FREE_RECORD_BYTES = 24 * 1024**2
 _UNPACKED_BYTES = 4 * 1024**3
-# Fixed: the same run packs to the same bytes.
+# A fixed date, so that the same run always packs to the same bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _UNREADABLE = (
     zipfile.BadZipFile,
@@ -53,9 +53,11 @@ _UNREADABLE = (
 
 
 def export_run(log: VerifiedLog, entry: RunEntry, target: Path) -> None:
-    """Write the whole chain, and what the run left behind.
+    """Write the whole chain and the artefacts of the run.
 
-    Not up to the run only: a bundle that ends there has forgotten every later look at the same agent.
+    The chain does not end at the run: such a bundle would hide every later look at the same agent. Raises
+    NotMeasured if the run has not finished, SettingsInvalid if `target` is not allowed, and HarnessFailure
+    if it cannot be written.
     """
     finished = log.finished(entry)
     target = _checked_target(target, log.directory)
@@ -99,7 +101,10 @@ def _checked_target(target: Path, log: Path) -> Path:
 
 @contextmanager
 def opened_log(path: Path) -> Iterator[Path]:
-    """Give the directory of a log: the path itself, or a bundle unpacked by names that we know."""
+    """Yield the directory of a log: the path itself, or an unpacked bundle.
+
+    Raises DecodingRefused if the bundle is not one that we write, and HarnessFailure if it cannot be read.
+    """
     if not path.is_file():
         yield path
         return
@@ -131,14 +136,14 @@ def _unpack(path: Path, directory: Path) -> None:
 
 
 class _BundleFile(io.FileIO):
-    """A bundle whose directory is counted while it is read: zipfile makes an object of each entry at once.
+    """A bundle whose zip directory is counted on reading: zipfile makes an object for each entry at once.
 
-    Counted in the very bytes that zipfile takes for the directory, so that there is no second opinion on
-    where it lies.
+    The count covers exactly the bytes that zipfile reads as the directory, so both always agree on where the
+    directory is.
     """
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read, and refuse what can only be the directory of far too many files."""
+        """Read, and refuse a read that can only be the directory of far too many files."""
         if size is not None and size > _DIRECTORY_BYTES:
             raise zipfile.BadZipFile("its directory is larger than any of ours")
         raw = super().read(-1 if size is None else size) or b""
@@ -152,18 +157,18 @@ def _refused(path: Path, problem: str) -> DecodingRefused:
 
 
 def _check_members(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
-    """Refuse by the directory of the archive alone, before anything is unpacked."""
+    """Check the directory of the archive before anything is unpacked, or raise DecodingRefused."""
     seen: set[str] = set()
     for member in members:
         name = member.filename
         kind = stat.S_IFMT(member.external_attr >> 16)
-        # Two names, both of them the sender's: one ends at a zero byte, and from Python 3.12 on an extra
-        # field can replace it by any path there is.
+        # The sender controls two names: one ends at a zero byte, and from Python 3.12 on an extra field can
+        # replace it by any path.
         if name != member.orig_filename or not _MEMBER.fullmatch(name) or kind not in {0, stat.S_IFREG}:
             raise _refused(path, f"holds {ascii(name)[:80]}, which belongs to no log")
         if name in seen:
             raise _refused(path, f"holds {name} twice")
-        # The other methods give all that one read unpacks to at once, however much it is.
+        # With the other methods a single read returns everything that it unpacks to, however much that is.
         if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise _refused(path, f"holds {name}, packed by a method that we do not read")
         seen.add(name)
@@ -179,6 +184,6 @@ def _unpack_member(bundle: zipfile.ZipFile, member: zipfile.ZipInfo, directory: 
     target = directory / member.filename
     target.parent.mkdir(parents=True, exist_ok=True)
     with bundle.open(member) as source, target.open("xb") as copy:
-        # The archive gives no more than it declared, and checks it against its own sum.
+        # zipfile returns at most the declared size and checks the content against its checksum.
         while chunk := source.read(1 << 20):
             copy.write(chunk)

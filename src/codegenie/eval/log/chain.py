@@ -1,13 +1,17 @@
-"""Link and verify records of the audit log. Pure: bytes in, verdict out, nothing trusted.
+"""Link and verify the records of the audit log. Pure functions: bytes in, verdict out, nothing is trusted.
 
-The procedure, for each file in order of its index:
- 1. its bytes are the canonical JSON of one record of a known schema;
- 2. its index is the next one and its `previous` is the hash of the bytes before it;
- 3. its kind follows from what the log says of its run: started once, resumed only in between, finished or
-    abandoned once;
- 4. for a finish: the evidence covers the plan of its start exactly, every failure stands in the taxonomy of
-    its start with that severity, and every score, aggregate and bound of the report is what the answers give.
-At the end HEAD names the number of records and the hash of the last one.
+The log is a hash chain. Each record is one JSON file, named by its index. It contains the hash of the file
+before it, so a record cannot be changed, removed or inserted without changing all records after it. HEAD
+contains the number of records and the hash of the last one.
+
+Verification does this for each file, in the order of its index:
+ 1. The bytes are the canonical JSON of one record of a known schema.
+ 2. The index is the next one, and `previous` is the hash of the file before.
+ 3. The kind is possible after what the log says about the run: it starts once, is resumed only between start
+    and end, and finishes or is abandoned once.
+ 4. For a finish: the evidence covers exactly the plan of the start, every failure is in the taxonomy of the
+    start with that severity, and every score, aggregate and bound of the report follows from the answers.
+At the end HEAD must agree with the chain.
 """
 
 import datetime as dt
@@ -51,11 +55,11 @@ from codegenie.eval.suts.identity import boundary_problem, identity_digest
 
 _HEAD = re.compile(rb"(\d{1,8}) ([0-9a-f]{64})\n")
 RECORD_BYTES = LIMITS.record_bytes
-# Names have eight digits, and HEAD counts in as many.
+# File names have eight digits, and so has the count in HEAD.
 MOST_RECORDS = 99_999_999
 _ADAPTER: TypeAdapter[AnyRecord] = TypeAdapter(AnyRecord)
 
-# What a finish repeats of its start; the report and the start may not differ in any of it.
+# What a finish repeats from its start. The report and the start must agree in all of it.
 _BOUND_FIELDS = (
     "task_class",
     "harness_version",
@@ -77,12 +81,12 @@ def record_name(index: int) -> str:
 
 
 def record_hash(raw: bytes) -> str:
-    """Hash the bytes of a record's file."""
+    """Return the hash of the bytes of a record's file."""
     return blake3(raw).hexdigest()
 
 
 def make_record(body: Record, link: "Link", run_id: str, recorded_at: dt.datetime) -> LogRecord:
-    """Put a body behind the last link of a chain."""
+    """Make the record that follows the last link of a chain."""
     kind = RECORD_OF_BODY[type(body)]
     fields = {
         "index": link.count,
@@ -96,7 +100,7 @@ def make_record(body: Record, link: "Link", run_id: str, recorded_at: dt.datetim
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The end of a chain: how many records it has and the hash of the last."""
+    """The end of a chain: the number of its records and the hash of the last one."""
 
     count: int = 0
     head: str = GENESIS
@@ -111,7 +115,7 @@ class Link:
 
 
 def decode_head(raw: bytes) -> Link:
-    """Read HEAD."""
+    """Read HEAD. Raises ChainTamperDetected if it is malformed."""
     match = _HEAD.fullmatch(raw)
     if match is None or str(int(match[1])).encode() != match[1]:
         raise ChainTamperDetected("HEAD is not `<count> <hash>`", where="HEAD", hint=_HINT)
@@ -122,18 +126,18 @@ _HINT = "keep the log as it is and find out who changed it; a copy from before s
 
 
 def broken(file: str, reason: str) -> ChainTamperDetected:
-    """Make the error that names the first file that does not hold."""
+    """Make the error for the first file that fails verification."""
     return ChainTamperDetected(f"{file} does not hold: {reason}", where=file, hint=_HINT)
 
 
-# Canonical JSON sorts its keys: what says the kind of a record stands behind its body, at the end.
+# Canonical JSON sorts its keys, so the kind of a record comes after its body, at the end.
 _TAIL = re.compile(
     rb'"index":\d+,"kind":"([a-z.]+)","previous":"[0-9a-f]{64}",'
     rb'"recorded_at":"[^"\\]+","run_id":"[0-9A-Za-z-]+","schema":"[a-z0-9./]+"\}'
 )
 _TAIL_BYTES = 400
 
-# What a kind of record can have at most; those of a run grow with their cases and trials.
+# The largest size of each kind of record. Start and finish grow with the cases and trials of a run.
 _BYTES_OF_KIND = {
     b"run.started": RECORD_BYTES,
     b"run.resumed": 4_096,
@@ -141,15 +145,15 @@ _BYTES_OF_KIND = {
     b"run.finished": RECORD_BYTES,
 }
 _SMALL_RECORD_BYTES = 1024 * 1024
-# No value of a record, its key and its comma are shorter than this on the average of some thousands.
+# The average of a value with its key and comma, over some thousands, is never shorter than this.
 _LEAST_VALUE_BYTES = 8
 _FREE_VALUES = 4_096
-# No object of a record has more: a taxonomy of 256 KiB has some thousand codes.
+# The most keys of one object in a record: a taxonomy of 256 KiB has some thousand codes.
 _MOST_KEYS = 20_000
 
 
 def _most_values(file: str, raw: bytes) -> int:
-    """Refuse by kind and size, and say how many values such a record can have, before one of them is made."""
+    """Check kind and size, and return how many values such a record can have, before any of them is made."""
     match = next(_TAIL.finditer(raw, max(0, len(raw) - _TAIL_BYTES)), None)
     kind = match[1] if match is not None and match.end() == len(raw) else b""
     most = _BYTES_OF_KIND.get(kind, _SMALL_RECORD_BYTES)
@@ -161,12 +165,12 @@ def _most_values(file: str, raw: bytes) -> int:
 def decode_record(
     file: str, raw: bytes
 ) -> StartedRecord | ResumedRecord | AbandonedRecord | FinishedRecord | ExamRecord:
-    """Read one record strictly (step 1): whatever else its bytes could say, they are not what we write."""
+    """Read one record strictly (step 1). Raises ChainTamperDetected for bytes that we would not write."""
     try:
         document = decode_json(raw, RECORD_BYTES, values=_most_values(file, raw), keys=_MOST_KEYS)
-        # Not from the bytes: each error would hold a copy of the object around it, and 16 MB cost 6 GB. Nor
-        # strictly, since JSON has neither tuples nor dates: what is taken for another value is spelled
-        # otherwise, and refused below.
+        # Not validated from the bytes: each error would copy the object around it, and 16 MB cost 6 GB. Not
+        # strict either, because JSON has neither tuples nor dates. A value that is coerced gets another
+        # canonical form, and is refused below.
         record = _ADAPTER.validate_python(document, strict=False)
     except DecodingRefused as refusal:
         raise broken(file, refusal.message) from None
@@ -181,7 +185,7 @@ def decode_record(
 
 @dataclass(slots=True)
 class ChainVerifier:
-    """Verifies record after record in one pass; holds only the runs that have not finished."""
+    """Verifies one record after the other in one pass. It holds only the runs that have not ended."""
 
     link: Link = field(default_factory=Link)
     before: Link = field(default_factory=Link)
@@ -189,16 +193,17 @@ class ChainVerifier:
     known_runs: set[str] = field(default_factory=set)
 
     def check(self, file: str, raw: bytes, *, bounds: bool = True) -> LogRecord:
-        """Verify the next record (steps 1 to 4), take it in and return it.
+        """Verify the next record (steps 1 to 4), add it to the chain and return it.
 
-        Without `bounds` those of a finish are not computed again; `check_bounds` does it later.
+        Without `bounds` the bounds of a finish are not recomputed; `check_bounds` can do that later. Raises
+        ChainTamperDetected if the record fails verification.
         """
         record = self.judged(file, raw, bounds=bounds)
         self.take(record, raw)
         return record
 
     def judged(self, file: str, raw: bytes, *, bounds: bool = True) -> LogRecord:
-        """Verify what is to be the next record, and return it without taking it in."""
+        """Verify the next record and return it, without adding it. Raises ChainTamperDetected."""
         record = decode_record(file, raw)
         if record.index != self.link.count or file != record_name(record.index):
             raise broken(file, f"its index is {record.index}, and {self.link.count} comes next")
@@ -208,7 +213,7 @@ class ChainVerifier:
         return record
 
     def take(self, record: LogRecord, raw: bytes) -> None:
-        """Take in a record that was judged: the next one follows it."""
+        """Add a record that was judged, so that the next one follows it."""
         if isinstance(record, StartedRecord):
             self.known_runs.add(record.run_id)
             self.open_runs[record.run_id] = record
@@ -250,7 +255,7 @@ def _check_start(file: str, started: RunStarted) -> None:
         raise broken(file, "its case set digest is not that of its cases")
     if identity_digest(started.sut) != started.sut_identity_digest:
         raise broken(file, "its identity digest is not that of its system under test")
-    # Not the other way round: a filter that every case passes is still a filter.
+    # The opposite is allowed: a filter that matches every case is still a filter.
     if started.selection.kind == "all" and len(ids) != started.selection.available_cases:
         raise broken(file, "its selection is not that of its cases")
     proof = started.isolation
@@ -265,14 +270,14 @@ def _check_start(file: str, started: RunStarted) -> None:
         raise broken(file, "a runner-internal code does not block")
 
 
-# Clocks are set, and stepped, by hours; by days only on purpose.
+# Clocks are corrected by hours. Only a deliberate change is a matter of days.
 _SLACK = dt.timedelta(days=1)
 
 
 def _check_times(file: str, started: StartedRecord, record: FinishedRecord) -> None:
-    """Check that a report's times are those of its records: how old evidence is hangs on them."""
+    """Check a report's times against its records, because the age of evidence depends on them."""
     report, latest = record.body.report, max(started.recorded_at, record.recorded_at)
-    # Differences only: a day more than the last day of the calendar is no date.
+    # Only differences: adding a day to the last day of the calendar would overflow.
     if started.recorded_at - report.started_at > _SLACK or report.started_at - latest > _SLACK:
         raise broken(file, "started_at is more than a day outside of its records")
     if abs(report.ended_at - record.recorded_at) > _SLACK:
@@ -280,7 +285,7 @@ def _check_times(file: str, started: StartedRecord, record: FinishedRecord) -> N
 
 
 def check_bounds(file: str, started: RunStarted, record: FinishedRecord) -> None:
-    """Compute the bounds of a finish again that was verified without them."""
+    """Recompute the bounds of a finish that was verified without them. Raises ChainTamperDetected."""
     report = record.body.report
     with _typed_arithmetic(file):
         summary = summarise(started.cases, report.per_case, started.unit_rule)
@@ -299,7 +304,7 @@ def _check_finish(file: str, started: RunStarted, record: FinishedRecord, *, bou
         raise broken(file, "its evidence does not cover the plan exactly")
     with _typed_arithmetic(file):
         per_case = _recomputed(file, started, record.body.trials)
-        # Resampling takes most of the time, and no other run is judged by these bounds.
+        # Resampling takes most of the time, and these bounds are not needed to judge another run.
         believed = None if bounds else report
         summary = summarise(started.cases, per_case, started.unit_rule, believed=believed)
     if report.per_case != per_case:
@@ -328,7 +333,7 @@ def _check_summary(file: str, report: BenchRunReport, summary: Summary) -> None:
 
 def _covers_the_plan(started: RunStarted, trials: tuple[TrialEvidence, ...]) -> bool:
     planned = ((case.case_id, trial) for case in started.cases for trial in range(started.trials))
-    # The count first: what a forged start plans need not fit into memory.
+    # Compare the count first: the trials that a forged start plans may not fit into memory.
     return len(trials) == len(started.cases) * started.trials and all(
         (evidence.case_id, evidence.trial) == expected
         for evidence, expected in zip(trials, planned, strict=True)
@@ -348,7 +353,10 @@ def _recomputed(
 
 
 def check_head(verifier: ChainVerifier, head: Link | None) -> str | None:
-    """Compare the chain with HEAD; return a note when HEAD is one record behind, as after a crash."""
+    """Compare the chain with HEAD. Return a note if HEAD is one record behind, as after a crash.
+
+    Raises ChainTamperDetected if they differ in any other way.
+    """
     link = verifier.link
     if head is None:
         if link.count:

@@ -1,7 +1,7 @@
-"""What a trial of the log changed, and which earlier run made what it reused.
+"""What a trial of the log changed, and which earlier run made the parts that it reused.
 
-The change is computed: from the input of the case, if the very case that was measured lies in a bench root,
-and from the output that was kept. Both are known by their digests.
+The change is computed from two parts, each found by its digest: the input of the case, if a bench root still
+holds exactly the case that was measured, and the output that was kept.
 """
 
 import os
@@ -27,7 +27,7 @@ def trial_change(started: RunStarted, trial: TrialEvidence, output: bytes, bench
 
 
 def _input_of(started: RunStarted, case_id: str, bench_root: BenchRoot) -> Mapping[str, bytes] | str:
-    """Return the input of a case as it was measured, or say why it is not to be had here."""
+    """Return the input of a case as it was measured, or say why it is not available here."""
     (digest,) = (case.digest for case in started.cases if case.case_id == case_id)
     places = [root / started.task_class / "cases" for root in bench_roots(bench_root)]
     here = [place for place in places if os.path.isdir(place / case_id)]
@@ -44,13 +44,13 @@ def _input_of(started: RunStarted, case_id: str, bench_root: BenchRoot) -> Mappi
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which run made the output and which the score of a trial; None if the log does not hold it."""
+    """The runs that made the output and the score of a trial; None if the log does not hold that run."""
 
     output: str | None
     score: str | None
 
     def told(self, reused: str) -> str | None:
-        """Say it in words; None for a trial of which nothing was reused."""
+        """Describe the origin in words; None for a trial that reused nothing."""
         elsewhere = "an earlier run, which this log does not hold"
         runs = {"output": self.output, "score": self.score}
         parts = [
@@ -62,9 +62,9 @@ class Origin:
 
 
 def origin_of(log: VerifiedLog, entry: RunEntry, trial: TrialEvidence) -> Origin:
-    """Find the runs that made what a trial reused: the newest before it that made the same bytes.
+    """Find the runs that made what a trial reused: the newest earlier run that made the same bytes.
 
-    The store keeps what was made last, and the log says of every trial what of it was made in its run.
+    The store keeps what was made last, and the log says for every trial which parts its own run made.
     """
     own = log.finished(entry)
     output = score = None
@@ -92,7 +92,7 @@ def _before(log: VerifiedLog, entry: RunEntry) -> Iterator[tuple[RunEntry, RunFi
 
 def _same_output(one: TrialEvidence, other: TrialEvidence) -> bool:
     outputs = [_output_digest(trial) for trial in (one, other)]
-    # A system under test that failed left no output, and its failure is what was reused.
+    # A system under test that failed has no output. In that case its failure was reused.
     return outputs[0] == outputs[1] and (outputs[0] is not None or one.answer == other.answer)
 
 

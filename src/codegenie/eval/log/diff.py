@@ -1,6 +1,6 @@
 """What an output changes, computed from the input of its case and the `files` that it names.
 
-An agent may also write a text of its own under `diff`. Nobody checks that text, so it is never shown as ours.
+An agent may also write its own text under `diff`. The harness does not check it and never shows it as ours.
 """
 
 import json
@@ -18,7 +18,7 @@ _NO_END = "\\ No newline at end of file"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of one trial: computed, or why it could not be; and what the agent says of it."""
+    """The change of one trial, or why it could not be computed; and what the agent says about it."""
 
     computed: tuple[str, ...] | None
     not_computed: str | None
@@ -26,9 +26,9 @@ class Change:
     rest: tuple[str, ...] = ()
 
     def lines(self, title: str) -> list[str]:
-        """Return all of it as text, each part under a title that says who wrote it.
+        """Return everything as text. Each part has a title that names its author.
 
-        What the agent wrote is indented: no line of it can be taken for a title.
+        The agent's text is indented, so none of its lines looks like a title.
         """
         lines = [f"{title} change, computed from the input and the output"]
         lines += self.computed if self.computed is not None else [f"not computed: {self.not_computed}"]
@@ -43,7 +43,7 @@ class Change:
 
 
 def change_of(output: object, before: Mapping[str, bytes] | str) -> Change:
-    """Describe an output; `before` is the input of its case, or why there is none to compare with."""
+    """Describe an output. `before` is the input of its case, or the reason why it is missing."""
     if not isinstance(output, dict):
         return Change(("the output is no object and names no files",), None, None, _spelled(output))
     files = output.get("files")
@@ -84,14 +84,14 @@ def _rows(text: str) -> list[str]:
 
 
 class _Comparer:
-    """Compares the files of one output with the input, and no more lines of all of them than its cap."""
+    """Compares the files of one output with the input, up to a cap of lines for all files together."""
 
     def __init__(self, before: Mapping[str, bytes]) -> None:
         self._before = before
         self._left = LIMITS.compared_lines
 
     def lines(self, path: str, after: object) -> Iterator[str]:
-        """Yield what became of one file."""
+        """Yield the change of one file."""
         raw = self._before.get(path)
         if after is not None and not isinstance(after, str):
             yield f"{path}: its new content is a {type(after).__name__} and no text"
@@ -113,7 +113,7 @@ class _Comparer:
         yield from self._hunks(_split(old or ""), _split(after or ""))
 
     def _hunks(self, old: list[str], new: list[str]) -> Iterator[str]:
-        """Yield a unified diff, without the equal ends: the rest takes time with the square of its length."""
+        """Yield a unified diff. Equal ends are skipped: the time grows with the square of the length."""
         start, end = _equal_ends(old, new)
         start, end = max(0, start - _CONTEXT), max(0, end - _CONTEXT)
         a, b = old[start : len(old) - end], new[start : len(new) - end]
@@ -131,7 +131,7 @@ class _Comparer:
 
 
 def _split(text: str) -> list[str]:
-    """Split at line feeds only, which is what an editor of code does; each line keeps its own."""
+    """Split at line feeds only, as code editors do. Each line keeps its line feed."""
     *whole, last = text.split("\n")
     return [line + "\n" for line in whole] + ([last] if last else [])
 

@@ -1,8 +1,9 @@
-"""The audit log on disk: one writer at a time, nothing lost, nothing silently repaired.
+"""The audit log on disk: one writer at a time, nothing is lost, nothing is repaired silently.
 
-A record is verified as a reader would, written beside its place, made durable and linked into it; HEAD
-follows under the same lock. After a crash between the two the next writer moves HEAD over the one record that
-is linked to it, and says so. Readers take no lock: one that is stopped stops no writer.
+The writer verifies a record as a reader would. It writes the record to a temporary file, syncs it, and links
+it to its final name. Then it moves HEAD, under the same lock. After a crash between these two steps, the next
+writer moves HEAD to the one record that follows it, and says so. Readers take no lock, so a reader that is
+stopped cannot stop a writer.
 """
 
 import datetime as dt
@@ -36,14 +37,14 @@ from codegenie.eval.system.files import UnsafeTree, read_whole_file, replace_fil
 from codegenie.eval.system.folders import make_folder
 
 HEAD = "HEAD"
-# Not the directory, which a stranger who may only read it could lock.
+# A lock file of our own: a user who may only read the directory could lock the directory itself.
 _LOCK = ".lock"
-# Between a record and its HEAD lie two syncs; a HEAD that stays behind for longer was left by a crash.
+# A writer needs two syncs between a record and its HEAD. If HEAD is late for longer, a crash left it.
 _HEAD_SECONDS = 0.25
 
 
 class AuditLog:
-    """The chain of records in one directory, and how far it was verified: no record is verified twice."""
+    """The chain of records in one directory, and how far it is verified. No record is verified twice."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self.directory = directory
@@ -51,17 +52,17 @@ class AuditLog:
         self._verifier = ChainVerifier()
         self.history = History()
         self.hashes: list[str] = []
-        # The finishes whose bounds were not computed again.
+        # The finish records whose bounds were not recomputed.
         self.unbounded: set[int] = set()
         self.notes: list[str] = []
 
     @property
     def link(self) -> Link:
-        """Return the end of what was verified."""
+        """Return the end of the verified part."""
         return self._verifier.link
 
     def now(self) -> dt.datetime:
-        """Return the wall clock in UTC; a time without a zone is no time that a record could hold."""
+        """Return the wall clock in UTC. Raises SettingsInvalid if the clock gives a time without a zone."""
         now = self._clock.now()
         if now.utcoffset() is None:
             raise SettingsInvalid(
@@ -70,14 +71,15 @@ class AuditLog:
         return now.astimezone(dt.UTC)
 
     def append(self, body: Record, run_id: str, trials: Iterable[bytes] = ()) -> str:
-        """Write one record durably and return its hash; `trials` are those of a finish, each spelled.
+        """Write one record durably and return its hash; `trials` are those of a finish, as canonical bytes.
 
-        Nothing is written that a reader of the log would refuse.
+        Raises HarnessFailure if it cannot be written or if a reader would refuse it, and
+        ChainTamperDetected if the log fails verification.
         """
         with _typed_failure("write", self.directory):
             self._check_room()
             make_folder(self.directory)
-            # What others wrote meanwhile, before they have to wait for us.
+            # Read what other writers added before taking the lock, so that they need not wait for us.
             self._read_on()
             with self._locked():
                 link = self._end()
@@ -97,7 +99,7 @@ class AuditLog:
             raise OSError(errno.EFBIG, _TOO_LARGE)
 
     def _judged(self, name: str, raw: bytes) -> LogRecord:
-        """Verify a record before it is written: a log that does not hold is of no use to anybody."""
+        """Verify a record before it is written: a log that fails verification is useless."""
         try:
             return self._verifier.judged(name, raw)
         except ChainTamperDetected as refusal:
@@ -117,7 +119,7 @@ class AuditLog:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock out other writers, by a file that no other user can open."""
+        """Lock out other writers, with a file that other users cannot open."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(self.directory / _LOCK, flags, 0o600)
         try:
@@ -125,16 +127,16 @@ class AuditLog:
             _wait_for_lock(descriptor)
             yield
         finally:
-            # Before it is closed: a child that an agent forked meanwhile has a copy that would keep the lock.
+            # Unlock before closing: a child forked by an agent may have a copy that would keep the lock.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
     def _end(self) -> Link:
-        """Return the end of the chain by HEAD, moved over one record that a crash left behind it."""
+        """Return the end of the chain. If a crash left one record after HEAD, move HEAD to it first."""
         if self._head() is None:
             if self._names() or self.link.count:
                 raise broken(HEAD, "it is missing beside records")
-            # Before the first record: a crash behind it must not look like a HEAD that somebody removed.
+            # Written before the first record: a crash after that record must not look like a removed HEAD.
             self._move_head(Link())
         if self._read_on():
             self._move_head(self.link)
@@ -145,7 +147,7 @@ class AuditLog:
         return self.link
 
     def _check_last(self, link: Link) -> None:
-        """Refuse to write behind a record that is not the one which HEAD names."""
+        """Refuse to write after a last record that is not the one in HEAD."""
         name = record_name(link.count - 1)
         raw = self._read(name)
         if raw is None or record_hash(raw) != link.head:
@@ -154,7 +156,7 @@ class AuditLog:
     def _write(self, name: str, pieces: Iterable[bytes]) -> None:
         path = self.directory / name
         with written_beside(path, pieces) as temporary:
-            # A link, not a rename: a record that is there already must never be replaced.
+            # A link instead of a rename, because a rename would replace an existing record.
             os.link(temporary, path)
         sync_path(self.directory)
 
@@ -175,9 +177,10 @@ class AuditLog:
         return [name for name in sorted(os.listdir(self.directory)) if name.endswith(".json")]
 
     def records(self, *, bounds: bool = True) -> Iterator[LogRecord]:
-        """Verify every byte that was not verified yet and yield its records; HEAD is checked at the end.
+        """Verify every record that is not verified yet and yield it; HEAD is checked at the end.
 
-        Without `bounds` those of a finish are not computed again: whoever asks about one has it done.
+        Without `bounds` the bounds of a finish are not recomputed; that happens when they are needed. Raises
+        ChainTamperDetected if the log fails verification, and HarnessFailure if it cannot be read.
         """
         names, head = self._listing()
         for expected, name in enumerate(names):
@@ -192,16 +195,16 @@ class AuditLog:
             self.notes.append(note)
 
     def open_runs(self) -> dict[str, dt.datetime]:
-        """Verify what was not verified yet; return the runs that have not finished, and when they started."""
+        """Verify the new records; return the runs that have not ended, and when they started."""
         self._read_on()
         return {run_id: started.recorded_at for run_id, started in self._verifier.open_runs.items()}
 
     def _read_on(self) -> bool:
-        """Verify what was not verified yet; say whether HEAD is one record behind, as a crash leaves it."""
+        """Verify the new records; say whether HEAD is one record behind, as after a crash."""
         noted = len(self.notes)
         for _ in self.records(bounds=False):
             pass
-        # Of that, whoever writes next has something better to say.
+        # Drop the reader's note about that: the next writer repairs HEAD and adds a better note.
         behind = len(self.notes) > noted
         del self.notes[noted:]
         return behind
@@ -216,10 +219,10 @@ class AuditLog:
         return record
 
     def _listing(self) -> tuple[list[str], Link | None]:
-        """Return the names of the records and HEAD as they were together at one moment.
+        """Return the names of the records and HEAD as they were at the same moment.
 
-        Records never change once they are linked, and HEAD only grows. So if HEAD is the same before and
-        after the names were listed, they belong together; and if it is not, the names up to it do.
+        Records never change after they are linked, and HEAD only grows. If HEAD is the same before and after
+        the listing, it belongs to all the names. If not, it belongs to the names up to its own count.
         """
         with _typed_failure("read", self.directory):
             if not self.directory.is_dir():
@@ -227,14 +230,14 @@ class AuditLog:
             head = self._head()
             names = self._names()
             if head is None:
-                # The first writer may have come between.
+                # The first writer may have written HEAD after we looked.
                 head = self._head()
             elif self._moved(head, len(names)):
                 names = names[: head.count]
             return names, head
 
     def _moved(self, head: Link, count: int) -> bool:
-        """Say whether a writer is at work; where one record lies behind HEAD, wait for it to follow."""
+        """Say whether a writer is active. If one record is after HEAD, wait for HEAD to follow."""
         deadline = time.monotonic() + _HEAD_SECONDS
         while self._head() == head:
             if count != head.count + 1 or time.monotonic() > deadline:
@@ -244,7 +247,7 @@ class AuditLog:
 
 
 def _capped(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Refuse a record that nobody would read, as soon as it is too large."""
+    """Refuse a record that is too large for a reader, as soon as it gets too large."""
     size = 0
     for piece in pieces:
         size += len(piece)
@@ -257,7 +260,7 @@ _TOO_LARGE = "the log, or the record, is as large as it can be"
 
 
 def _wait_for_lock(descriptor: int) -> None:
-    """Take the lock, and not for ever: who waits in the kernel hears no signal, and says not what for."""
+    """Take the lock with a timeout. A blocking flock() ignores Ctrl-C and cannot say what it waits for."""
     deadline = time.monotonic() + LIMITS.lock_seconds
     while True:
         try:

@@ -1,14 +1,16 @@
 """The journal of a run that has not finished: its lock, and every trial that was asked for or measured.
 
-Three kinds of lines: an agent is asked, it has produced something, a trial is measured. The first is durable
-before the agent hears of the trial, so that no way to end a run lets anybody roll a trial again unseen. A
-line that only helps is not waited for: should it be lost, the trial counts as asked without an outcome.
+There are three kinds of lines: an agent is asked, an agent has produced something, a trial is measured. The
+first kind is on the disk before the agent learns about the trial. So a user who kills a run cannot repeat a
+trial without a trace. The harness does not wait for the other lines. If one is lost, the trial counts as
+asked without an outcome.
 
-What one slot has measured and what it asks next share one fdatasync (0.14 ms against 0.3 ms each), and while
-another slot is at work the disk is waited for beside it (0.75 ms a case, a sixth of a run by zygotes). The
-check of a line covers the check before it: a line that was taken out or changed shows, and what was measured
-cannot be measured again unseen. Only an end that a crash tore is dropped. A journal as a whole belongs to one
-run and to what decided that run at its start.
+What one slot has measured and what it asks next share one fdatasync (0.14 ms instead of 0.3 ms each). While
+another slot is working, a thread waits for the disk (0.75 ms a case, a sixth of a run with zygotes).
+
+Every line begins with a check, a hash that also covers the check of the line before. So a line that was
+removed or changed is noticed, and a measured trial cannot be measured again without a trace. Only an end that
+a crash tore is dropped. The first line ties the journal to one run and to all that decided that run.
 """
 
 import asyncio
@@ -41,7 +43,7 @@ _Waiting = tuple[bytes, "asyncio.Future[None] | None"]
 
 
 class Asked(Record):
-    """The system under test is asked for a trial, now."""
+    """The system under test is being asked for a trial."""
 
     kind: Literal["asked"] = "asked"
     case_id: Identifier
@@ -49,7 +51,7 @@ class Asked(Record):
 
 
 class Produced(Record):
-    """It has produced an output, which is about to be judged. A failure is measured at once, without this."""
+    """It has produced an output, which is judged next. A failure is measured at once, without this line."""
 
     kind: Literal["produced"] = "produced"
     case_id: Identifier
@@ -66,8 +68,8 @@ _LINE: TypeAdapter[JournalLine] = TypeAdapter(JournalLine)
 def _let_go_in_child() -> None:
     """Give up the locks in a forked child: a worker of an in-process agent may outlive the run.
 
-    A lock belongs to all who share the open file. What then stands in its place cannot be synced, so that a
-    child which goes on as if it were us writes no evidence.
+    All processes that share the open file hold its lock. The child gets /dev/null instead, which cannot be
+    synced. So a child that continues as if it were the harness cannot write evidence.
     """
     if _HELD:
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
@@ -89,31 +91,31 @@ class Journal:
         self._check = b""
         self._hasher = blake3()
         self._failure: HarnessFailure | None = None
-        # How many may measure at once. Where all of them wait for the disk, nobody gains by a thread.
+        # How many trials may run at once. If all of them wait for the disk, a thread gains nothing.
         self.slots = 1
         self._beside: ThreadPoolExecutor | None = None
         self._syncing = False
-        # What a dead run left behind; None if a line is missing or was changed.
+        # The lines that a dead run left; None if a line is missing or was changed.
         self.lines: tuple[JournalLine, ...] | None = ()
         _HELD.add(descriptor)
 
     @property
     def run_id(self) -> str:
-        """Return the run that this is the journal of."""
+        """Return the id of the run that this journal belongs to."""
         return self._path.name
 
     async def append(self, line: bytes) -> None:
-        """Write a line, as it is spelled; returns when it, and all before it, is on the disk."""
+        """Write a line; return when it and all lines before it are on the disk. Raises HarnessFailure."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._add(line, written)
         await written
 
     def put(self, line: bytes) -> None:
-        """Write a line without waiting for the disk; a failure is said to who appends the next one."""
+        """Write a line without waiting for the disk. If that fails, the next `append` raises the failure."""
         self._add(line, None)
 
     def note(self, line: bytes) -> None:
-        """Write a line at once; the next sync covers it."""
+        """Write a line at once. The next sync covers it."""
         if self._syncing or self._waiting:
             self._waiting.append((line, None))
         elif self._failure is None:
@@ -125,14 +127,14 @@ class Journal:
     def _add(self, line: bytes, written: "asyncio.Future[None] | None") -> None:
         if not self._waiting and not self._syncing:
             loop = asyncio.get_running_loop()
-            # One turn later: a slot that has put what it measured then says whom it asks next.
+            # Flush two loop turns later, so that a slot which put a measurement can add what it asks next.
             loop.call_soon(loop.call_soon, self._flush)
         self._waiting.append((line, written))
 
     def _flush(self) -> None:
-        """Write all that waits with one call and one sync."""
+        """Write all waiting lines with one call and one sync."""
         waiting, self._waiting = self._waiting, []
-        # Nothing is written behind what a full disk has torn: as the end of the journal it can be dropped.
+        # After a full disk tore a line, nothing more is written: only a torn end can be dropped.
         if self._failure is None and waiting:
             try:
                 self._write([body for body, _ in waiting])
@@ -145,7 +147,7 @@ class Journal:
         self._settle(waiting)
 
     def _sync_beside(self, waiting: list[_Waiting]) -> None:
-        """Wait for the disk in a thread; what becomes ready meanwhile is written together after it."""
+        """Wait for the disk in a thread. Lines that arrive meanwhile are written together afterwards."""
         self._beside = self._beside or ThreadPoolExecutor(max_workers=1)
         self._syncing = True
         synced = asyncio.get_running_loop().run_in_executor(self._beside, os.fdatasync, self._descriptor)
@@ -184,13 +186,13 @@ class Journal:
         os.fdatasync(self._descriptor)
 
     def take_up(self, start: str) -> bool:
-        """Lock and read the journal of a dead run; False if it belongs to another start or is none."""
+        """Lock and read the journal of a dead run; False if it is invalid or belongs to another start."""
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         raw = read_descriptor(self._descriptor, self.run_id, _JOURNAL_BYTES)
         header, *lines = [*_lines(raw)] or [_Line(b"", None, 0)]
         if header.value != _header(self.run_id, start):
             return False
-        # A crash leaves a torn end, of as many lines as were written together; never a whole line behind it.
+        # A crash leaves a torn end of as many lines as were written together, never a whole line after it.
         while lines and lines[-1].value is None:
             lines.pop()
         self.lines = _values(lines)
@@ -199,21 +201,21 @@ class Journal:
             self._check = last.check
             self._hasher.update(raw[: last.end])
             os.ftruncate(self._descriptor, last.end)
-            # Its lines will be counted in the log, so they may not get lost any more.
+            # The log will count these lines, so they must not get lost any more.
             os.fdatasync(self._descriptor)
         return True
 
     def close(self) -> None:
-        """Release the lock and leave the journal to be resumed."""
+        """Release the lock and leave the journal for a resume."""
         if self._beside is not None:
-            # Never while a thread works on the descriptor, whose number may soon be another file's.
+            # Not while the thread still uses the descriptor: its number may soon belong to another file.
             self._beside.shutdown()
         self.seal()
         _HELD.discard(self._descriptor)
         os.close(self._descriptor)
 
     def seal(self) -> str | None:
-        """Write what still waits, and return the hash of the journal; None if the disk did not take it."""
+        """Write what still waits and return the hash of the journal; None if writing failed."""
         waiting, self._waiting = self._waiting, []
         try:
             if waiting and self._failure is None:
@@ -225,21 +227,24 @@ class Journal:
         return None if self._failure else self._hasher.hexdigest()
 
     def content(self, limit: int) -> bytes | None:
-        """Return the whole journal, to be kept elsewhere; None if it is too large or cannot be read."""
+        """Return the whole journal, to store it elsewhere; None if it is too large or cannot be read."""
         with contextlib.suppress(OSError, UnsafeTree):
             os.lseek(self._descriptor, 0, os.SEEK_SET)
             return read_descriptor(self._descriptor, self.run_id, limit)
         return None
 
     def discard(self) -> None:
-        """Remove the journal of a run that has finished; one that cannot be removed is never resumed."""
+        """Remove the journal of a finished run. If that fails it stays, but it is never resumed."""
         with contextlib.suppress(OSError):
             self._path.unlink()
         self.close()
 
 
 def start_journal(directory: Path, run_id: str, start: str) -> Journal:
-    """Create and lock the journal of a new run; `start` is the digest of what decides it."""
+    """Create and lock the journal of a new run. Raises HarnessFailure if it cannot be written.
+
+    `start` is the digest of everything that decides the run.
+    """
     path = directory / run_id
     try:
         make_folder(directory)
@@ -267,8 +272,9 @@ def _cannot_write(error: OSError, where: Path) -> HarnessFailure:
 def dead_journals(directory: Path, start: str, open_runs: Collection[str]) -> Iterator[Journal]:
     """Lock, read and yield the journals of dead runs with this start, the newest first.
 
-    Only a run that the log knows as started and not finished can be resumed. Whoever held the lock may have
-    finished it meanwhile, so the caller asks the log again now that nobody else can. The caller closes them.
+    Only a run that the log knows as started and not ended can be resumed. The last holder of the lock may
+    have finished the run meanwhile. So the caller must ask the log again while it holds the lock. The
+    caller closes the journals.
     """
     names: list[str] = []
     with contextlib.suppress(OSError):
@@ -285,7 +291,7 @@ def _taken_up(path: Path, start: str) -> Journal | None:
     except OSError:
         return None
     journal = Journal(path, descriptor)
-    # Another process may be running it; or it is no file that we wrote.
+    # Another process may be running it, or the file is not one that we wrote.
     with contextlib.suppress(OSError, UnsafeTree):
         if journal.take_up(start):
             return journal
@@ -299,7 +305,7 @@ def _header(run_id: str, start: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line as it was found; without a value if it is not what its check says."""
+    """One line as it was found. Its value is None if the check does not match."""
 
     check: bytes
     value: object
@@ -311,7 +317,7 @@ def _check(before: bytes, body: bytes) -> bytes:
 
 
 def _lines(raw: bytes) -> Iterator[_Line]:
-    """Yield every whole line, measured by the check that stands before it."""
+    """Yield every whole line, verified by the check at its beginning."""
     before, end = b"", 0
     for line in raw.split(b"\n")[:-1]:
         check, _, body = line.partition(b" ")

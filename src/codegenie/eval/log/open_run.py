@@ -1,6 +1,6 @@
-"""The record of one run: its start in the log before anybody is asked, its journal, its finish.
+"""The records of one run: its start in the log before any agent is asked, its journal, and its finish.
 
-A run that died is taken up again by the same command: same plan, same identity, its lock free.
+The same command resumes a run that died, if the plan and the identity are equal and the lock is free.
 """
 
 import datetime as dt
@@ -34,20 +34,20 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A report, and where it stands in the log; no head means that the run is still open."""
+    """A report and its place in the log. Without a head the run is still open."""
 
     report: BenchRunReport
     chain_head: str | None
     notes: tuple[str, ...] = ()
-    # Trials for which nobody was asked: their output comes from the store.
+    # Trials for which the agent was not asked, because their output comes from the store.
     reused: int = 0
-    # As far as the run has verified it.
+    # The log, as far as the run has verified it.
     log: AuditLog | None = None
 
 
 @dataclass(slots=True)
 class _Taken:
-    """What the lines of a dead run's journal come to."""
+    """What the journal of a dead run says, line by line."""
 
     started: RunStarted
     known: dict[TrialKey, TrialEvidence] = field(default_factory=dict)
@@ -55,10 +55,10 @@ class _Taken:
     promised: dict[TrialKey, Promised] = field(default_factory=dict)
 
     def take(self, line: JournalLine) -> bool:
-        """Take the next line; False if we have not written it."""
+        """Take the next line; False if this run cannot have written it."""
         key = line.case_id, line.trial
         if isinstance(line, TrialEvidence):
-            # Of two lines on one trial the first was measured.
+            # If one trial has two lines, the first one is the measurement.
             if key in self.known:
                 return True
             self.known[key] = line
@@ -74,7 +74,7 @@ class _Taken:
         return first and self.asked[key] > 0
 
     def _may_stand(self, evidence: TrialEvidence) -> bool:
-        """Say whether evidence may stand in the finish: `verify` will ask some of the same."""
+        """Say whether evidence may go into the finish; `verify` makes some of the same checks."""
         key = evidence.case_id, evidence.trial
         own = not reused_outputs([evidence])
         promised = self.promised.get(key)
@@ -88,15 +88,15 @@ class _Taken:
 
 
 class RunRecord:
-    """An open run: it has a start in the log, holds its journal's lock, and has not finished."""
+    """An open run. It has a start in the log, holds the lock of its journal, and has not finished."""
 
     def __init__(self, log: AuditLog, journal: Journal, started: RunStarted, started_at: dt.datetime) -> None:
         self.log = log
-        # When the run was started, and not when it was taken up again: evidence is as old as that.
+        # The time of the start and not of a resume, because evidence is as old as the start.
         self.started_at = started_at
         self._journal = journal
         self._artifacts = ArtifactStore(log.directory / "artifacts")
-        # Every trial as it will stand in the finish: as a record it would take three times the memory.
+        # Every trial as the finish will spell it: a record object would take three times the memory.
         self._spelled: dict[TrialKey, bytes] = {}
         self._left_behind: set[str] = set()
         self._not_kept: Counter[str] = Counter()
@@ -105,7 +105,7 @@ class RunRecord:
         self._interrupted = 0
         taken = self._taken = _Taken(started)
         planned = {(case.case_id, trial) for case in started.cases for trial in range(started.trials)}
-        # Whether every line of the journal is one of this run; one that is not, we have not written.
+        # False if any line was not written by this run. Then the journal was edited.
         self.holds = journal.lines is not None and all(
             (line.case_id, line.trial) in planned and taken.take(line) for line in journal.lines
         )
@@ -114,7 +114,7 @@ class RunRecord:
             self._note(evidence, spelled(evidence))
 
     def _without_damaged(self, evidence: TrialEvidence) -> TrialEvidence:
-        """Leave out artefacts that are not what they were; the answer was measured all the same."""
+        """Leave out damaged artefacts. The answer stays valid without them."""
         whole = {
             name: digest
             for name, digest in evidence.artifacts.items()
@@ -127,7 +127,7 @@ class RunRecord:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what was mended on the way, asked for again, not kept, and not returned by agents."""
+        """Return what was repaired, asked again, not kept, and not returned by agents."""
         notes = list(self.log.notes)
         notes += [
             f"{name} of {count} trials {why_not_kept(name)}" for name, count in sorted(self._not_kept.items())
@@ -140,7 +140,7 @@ class RunRecord:
         return tuple(notes)
 
     def shared_by(self, slots: int) -> None:
-        """Say how many measure at once."""
+        """Set how many trials run at once."""
         self._journal.slots = slots
 
     @property
@@ -150,12 +150,12 @@ class RunRecord:
 
     @property
     def interrupted_trials(self) -> int:
-        """Count the trials for which an agent was asked and nothing has come of it."""
+        """Count the trials for which an agent was asked and no outcome is known."""
         taken = self._taken
         return len(taken.asked.keys() - taken.known.keys() - taken.promised.keys())
 
     def item(self, case: BenchCase, trial: int) -> WorkItem:
-        """Return the work item of a trial, with what this run knows of it already."""
+        """Return the work item of a trial, with everything that this run already knows about it."""
         key = case.case_id, trial
         return WorkItem(
             plan_digest=self._taken.started.plan_digest,
@@ -166,13 +166,13 @@ class RunRecord:
         )
 
     async def asking(self, item: WorkItem) -> None:
-        """Write down that the system under test is asked now; returns when that is on the disk."""
+        """Record that the system under test is asked now. Returns when that is on the disk."""
         case_id, trial = item.case.case_id, item.trial
         self._taken.asked[case_id, trial] += 1
         await self._journal.append(spelled(Asked(case_id=case_id, trial=trial)))
 
     def produced(self, item: WorkItem, output: Promised) -> None:
-        """Write down what it produced, before that is judged."""
+        """Record what it produced, before that is judged."""
         line = Produced(
             case_id=item.case.case_id,
             trial=item.trial,
@@ -183,12 +183,12 @@ class RunRecord:
         self._journal.note(spelled(line))
 
     def keep(self, evidence: TrialEvidence) -> None:
-        """Keep one trial for the finish, and in the journal if it was measured; not a cancelled one."""
+        """Keep one trial for the finish. If it was measured, also write it to the journal."""
         if _was_cancelled(evidence):
             return
         trial = spelled(evidence)
-        # What came out of the store as a whole is still there, and is read again should this run die. The
-        # rest is on the disk before this slot asks for anything else.
+        # A trial that comes completely from the store is still there if this run dies, and is read again.
+        # Any other trial is on the disk before this slot asks for the next one.
         if evidence.reused != "both":
             self._journal.put(trial)
         self._note(evidence, trial)
@@ -205,7 +205,10 @@ class RunRecord:
         self._interrupted += evidence.interrupted > 0
 
     def finish(self, report: BenchRunReport, planned: Iterable[TrialKey]) -> str:
-        """Write the finish, with the trials as they were planned, and return its hash; keep the journal."""
+        """Write the finish with the trials in planned order and return its hash; keep the journal.
+
+        Raises HarnessFailure if it cannot be written.
+        """
         journal = self._journal.seal()
         lines = self._journal.content(LARGEST_ARTIFACT)
         if lines is not None and journal is not None:
@@ -213,19 +216,19 @@ class RunRecord:
                 self.log.notes.append("somebody has changed the journal while the run was under way")
             self._left_behind.add(journal)
         self._artifacts.make_durable(self._left_behind)
-        # Handed over as they are spelled, and so not a second time as records.
+        # The canonical bytes are passed on, so that the trials are not held again as record objects.
         trials = (self._spelled[key] for key in planned)
         head = self.log.append(RunFinished(report=report, trials=(), journal=journal), self.run_id, trials)
         self._journal.discard()
         return head
 
     def leave(self) -> None:
-        """Leave an unfinished run to be resumed."""
+        """Close an unfinished run so that it can be resumed."""
         self._journal.close()
 
 
 def named(cases: Iterable[str]) -> str:
-    """Name some cases, in order, and how many more there are."""
+    """Name some cases, in order, and say how many more there are."""
     ids = sorted(set(cases))
     shown = ", ".join(ids[:_NAMED])
     return f"{shown} and {len(ids) - _NAMED} more" if len(ids) > _NAMED else shown
@@ -236,7 +239,10 @@ def _was_cancelled(evidence: TrialEvidence) -> bool:
 
 
 def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: bool) -> RunRecord:
-    """Check the log, then take up a dead run with this very start or begin a new one."""
+    """Check the log, then resume a dead run with exactly this start, or begin a new one.
+
+    Raises ChainTamperDetected if the log fails verification, and HarnessFailure if it cannot be written.
+    """
     log = AuditLog(directory, clock)
     open_runs = log.open_runs()
     now = log.now()
@@ -252,14 +258,14 @@ def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: boo
     try:
         log.append(body, record.run_id)
     except EvalError:
-        # The record may lie there all the same, with HEAD behind it: then the same command takes the run up.
+        # The record may be written already with HEAD still behind it. Then the same command resumes the run.
         record.leave()
         raise
     return record
 
 
 def _dead_run(log: AuditLog, started: RunStarted, open_runs: Mapping[str, dt.datetime]) -> RunRecord | None:
-    """Take up the newest dead run with this start of which nothing that was measured is missing."""
+    """Resume the newest dead run with this start whose measurements are all still there."""
     for journal in dead_journals(log.directory / "journal", start_digest(started), open_runs):
         if journal.run_id not in log.open_runs():
             journal.discard()

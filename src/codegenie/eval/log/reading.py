@@ -1,4 +1,4 @@
-"""Questions to a log that was verified first: what holds, which runs there are, what a case left behind."""
+"""Read from a log that was verified first: its runs, their records, and their artefacts."""
 
 import fcntl
 import math
@@ -29,17 +29,17 @@ from codegenie.eval.ports import Clock
 from codegenie.eval.system.files import UnsafeTree, read_whole_file
 from codegenie.eval.wording import counted
 
-# Runs that reuse outcomes share artefacts; of more than this many it is cheaper to read one again.
+# Runs that reuse outcomes share artefacts. Beyond this many it is cheaper to read an artefact again.
 _REMEMBERED = 100_000
 _YOUNG_SECONDS = 3_600.0
 
 
 @dataclass(slots=True)
 class VerifiedLog:
-    """A log of which every byte is checked; records are read again by index and hash.
+    """A log whose bytes are all verified. Records are read again by index and checked by their hash.
 
-    `hashes` grows while it is verified, so that after a refusal it says how far the log holds. The bounds of
-    the runs in `unbounded` are computed again when somebody asks about one.
+    `hashes` grows during verification, so after a refusal it says how far the log is valid. The bounds of
+    the runs in `unbounded` are recomputed when a caller asks for such a run.
     """
 
     directory: Path
@@ -52,7 +52,7 @@ class VerifiedLog:
     unbounded: set[int] = field(default_factory=set)
 
     def finished(self, entry: RunEntry) -> RunFinished:
-        """Return the finish of a run."""
+        """Return the finish of a run. Raises NotMeasured if it has none."""
         if entry.abandoned is not None:
             raise NotMeasured(
                 f"run {entry.run_id} was abandoned: {entry.abandoned}",
@@ -73,7 +73,7 @@ class VerifiedLog:
         return record.body
 
     def started(self, entry: RunEntry) -> RunStarted:
-        """Return the start of a run."""
+        """Return the start of a run. Raises ChainTamperDetected if the record has changed since."""
         record = self._record(entry.started_index)
         if not isinstance(record, StartedRecord):
             raise broken(record_name(entry.started_index), "it changed after it was verified")
@@ -83,7 +83,7 @@ class VerifiedLog:
         return decode_record(record_name(index), self.raw(index))
 
     def raw(self, index: int) -> bytes:
-        """Return the bytes of a record, the same that were verified."""
+        """Return the bytes of a record. Raises ChainTamperDetected if they are not the verified ones."""
         name = record_name(index)
         try:
             raw = read_whole_file(self.directory / name, RECORD_BYTES)
@@ -94,7 +94,7 @@ class VerifiedLog:
         return raw
 
     def find(self, run: str) -> RunEntry:
-        """Return the run with this id or unique beginning of one; `latest` is the newest start."""
+        """Return the run with this id or unique prefix; `latest` is the newest start. Raises NotMeasured."""
         runs = self.history.runs
         if run == "latest" and runs:
             return next(reversed(runs.values()))
@@ -108,12 +108,18 @@ class VerifiedLog:
         return runs[ids[0]]
 
     def artifact(self, trial: TrialEvidence, name: str) -> bytes | None:
-        """Return one thing that a trial left behind, checked against its hash; None where it is gone."""
+        """Return one artefact of a trial, checked against its hash; None if it is gone.
+
+        Raises ChainTamperDetected if its bytes do not match the hash.
+        """
         digest = trial.artifacts.get(name)
         return None if digest is None else ArtifactStore(self.directory / "artifacts").read(digest)
 
     def verify(self, clock: Clock, *, artifacts: bool = True, bounds: bool = True) -> None:
-        """Check every record, HEAD and every artefact that is there, in one pass."""
+        """Check every record, HEAD and every artefact that exists, in one pass.
+
+        Raises ChainTamperDetected for the first one that fails, and HarnessFailure if it cannot be read.
+        """
         log = AuditLog(self.directory, clock)
         self._share(log)
         store = ArtifactStore(self.directory / "artifacts")
@@ -131,7 +137,7 @@ class VerifiedLog:
 
     @classmethod
     def continued(cls, log: AuditLog) -> "VerifiedLog":
-        """Return what a run has verified of its log, with what others wrote since."""
+        """Return what a run has verified of its log, together with what other runs wrote since."""
         log.open_runs()
         found = cls(log.directory, log.link)
         found._share(log)
@@ -157,14 +163,14 @@ class VerifiedLog:
 
 
 class _Times:
-    """Watches the wall clock of the records. It is written down and orders nothing, so a step is a note."""
+    """Compares the wall clock of the records. It orders nothing, so a step backwards is only a note."""
 
     def __init__(self) -> None:
         self._latest = -math.inf
         self._back: list[int] = []
 
     def add(self, record: LogRecord) -> None:
-        """Compare a record with the latest before it."""
+        """Compare a record with the latest one before it."""
         now = record.recorded_at.timestamp()
         if now < self._latest:
             self._back.append(record.index)
@@ -186,30 +192,33 @@ def artifact_digests(finished: RunFinished) -> Iterator[str]:
 
 
 def verify_log(directory: Path, clock: Clock, *, artifacts: bool = True, bounds: bool = False) -> VerifiedLog:
-    """Verify a log and return it, ready for questions; the bounds of a run when it is asked for."""
+    """Verify a log and return it for questions; without `bounds` they are checked per run when it is read.
+
+    Raises ChainTamperDetected if the log fails verification.
+    """
     log = VerifiedLog(directory)
     log.verify(clock, artifacts=artifacts, bounds=bounds)
     return log
 
 
 class JournalFate(NamedTuple):
-    """What became of a journal that was looked at: its run, and `open`, `young` or `removed`."""
+    """What was done with a journal: the id of its run, and `open`, `young` or `removed`."""
 
     run_id: str
     fate: Literal["open", "young", "removed"]
 
 
 def prune_journals(directory: Path, clock: Clock, seconds: float) -> list[JournalFate]:
-    """Remove the journals that no open run of the log needs and that are older than some seconds.
+    """Remove the journals that no open run of the log needs and that are older than `seconds`.
 
-    One whose run is open is kept, since the same command takes the run up; one of a run that is under way is
-    not looked at.
+    The journal of an open run is kept, because the same command can resume the run. A run in progress holds
+    the lock of its journal, which is then skipped.
     """
     journals = directory / "journal"
     names = sorted(os.listdir(journals)) if journals.is_dir() else []
-    # After they were listed: what is not among them now was started later, or never.
+    # Read after the listing: if a listed journal has no open run, it has ended, or starts later or never.
     open_runs = AuditLog(directory, clock).open_runs() if names else {}
-    # A run makes its journal before its start is in the log, and locks it in the moment after that.
+    # A run makes its journal before its start is in the log, and locks it just after making it.
     oldest = time.time() - max(seconds, _YOUNG_SECONDS)
     fates = []
     for name in names:
@@ -226,7 +235,7 @@ def prune_journals(directory: Path, clock: Clock, seconds: float) -> list[Journa
 
 @contextmanager
 def _locked_file(path: Path) -> Iterator[os.stat_result]:
-    """Hold the lock by which a run says that it is alive, if that is free."""
+    """Hold the lock that a living run holds, if it is free."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -236,7 +245,7 @@ def _locked_file(path: Path) -> Iterator[os.stat_result]:
 
 
 def expect_head(log: VerifiedLog, expected: str) -> None:
-    """Refuse a log without the record that somebody kept the hash of: it was cut or written anew."""
+    """Raise ChainTamperDetected if a hash that the user kept is not in the log: it was cut or rewritten."""
     if expected not in log.hashes:
         raise ChainTamperDetected(
             f"no record has the expected hash {expected}",

@@ -1,8 +1,8 @@
-"""The records of the audit log: what was planned before the first agent was asked, and what came of it.
+"""The records of the audit log: what was planned before the first agent was asked, and what the result was.
 
-A log alone must be enough to recompute every number, so a start holds the rules of judgement and a finish
-holds every validated answer. Closed and versioned: a field that is not here does not exist. Lists fail at
-their first item that does not hold: an error for each of a million takes gigabytes.
+The log alone must be enough to recompute every number. So a start holds the rules of judgement, and a finish
+holds every validated answer. The schemas are closed and versioned: unknown fields are refused. Validation of
+a list stops at its first bad item, because an error for each of a million items takes gigabytes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ from codegenie.eval.models import (
 GENESIS = "0" * 64
 
 
-# Places for the long lists of a record. Half a character stands in no text that can be written.
+# Placeholders for the long lists of a record. A lone surrogate cannot occur in valid UTF-8, so this is safe.
 _CASES, _PER_CASE, _TRIALS = "\ud800cases", "\ud800per_case", "\ud800trials"
 
 
@@ -44,7 +44,7 @@ RunId = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
 
 
 class RunStarted(Record):
-    """Everything that decides a run, written down before it."""
+    """Everything that decides a run, recorded before it."""
 
     plan_digest: Digest
     task_class: Identifier
@@ -63,15 +63,15 @@ class RunStarted(Record):
     breakdown_keys: Annotated[tuple[Code, ...], FailFast()]
     severities: Annotated[dict[str, Severity], AfterValidator(FrozenMap)]
     min_cases_for_promotion: Annotated[dict[str, Annotated[int, Field(ge=1)]], AfterValidator(FrozenMap)]
-    # By which rule the report counts its units. Left out of the spelling of records that are older than it.
+    # The rule by which the report counts its units. Left out of records that are older than the rule.
     unit_rule: Annotated[UnitRule, Field(exclude_if="family".__eq__)] = "family"
 
 
 class RunResumed(Record):
-    """A run that died was taken up again, with this much of it already measured."""
+    """A dead run was resumed, with this many trials already measured."""
 
     finished_trials: Annotated[int, Field(ge=0)]
-    # Trials for which the agent had been asked and nothing had come of it yet.
+    # Trials for which the agent had been asked and no outcome was known.
     interrupted_trials: Annotated[int, Field(ge=0, exclude_if=is_nothing)] = 0
 
 
@@ -82,16 +82,16 @@ class RunAbandoned(Record):
 
 
 class RunFinished(Record):
-    """The report of a run and the evidence that it is computed from."""
+    """The report of a run and the evidence from which it is computed."""
 
     report: BenchRunReport
     trials: Annotated[tuple[TrialEvidence, ...], FailFast()]
-    # The hash of the journal, which lies among the artefacts from now on.
+    # The hash of the journal, which is now stored with the artefacts.
     journal: Annotated[Digest | None, Field(exclude_if=is_nothing)] = None
 
 
 class ExamFinished(Record):
-    """A bench's exam: which of the hostile agents it let pass. Written by `attack`."""
+    """A bench's exam: which of the hostile agents passed it. Written by `attack`."""
 
     task_class: Identifier
     case_set_digest: Digest
@@ -101,7 +101,7 @@ class ExamFinished(Record):
 
 
 class LogRecord(Record):
-    """One link of the chain. The hash is over the raw bytes of its file."""
+    """One link of the chain. Its hash is over the raw bytes of its file."""
 
     schema_id: Literal["codegenie.eval.record/1"] = Field("codegenie.eval.record/1", alias="schema")
     index: Annotated[int, Field(ge=0)]
@@ -111,35 +111,35 @@ class LogRecord(Record):
 
 
 class StartedRecord(LogRecord):
-    """Before the first agent is asked."""
+    """Written before the first agent is asked."""
 
     kind: Literal["run.started"] = "run.started"
     body: RunStarted
 
 
 class ResumedRecord(LogRecord):
-    """When a dead run is taken up again."""
+    """Written when a dead run is resumed."""
 
     kind: Literal["run.resumed"] = "run.resumed"
     body: RunResumed
 
 
 class AbandonedRecord(LogRecord):
-    """When a run that never finished is closed as a failed one."""
+    """Written when a run that never finished is closed as failed."""
 
     kind: Literal["run.abandoned"] = "run.abandoned"
     body: RunAbandoned
 
 
 class FinishedRecord(LogRecord):
-    """When every planned trial has its score."""
+    """Written when every planned trial has its score."""
 
     kind: Literal["run.finished"] = "run.finished"
     body: RunFinished
 
 
 class ExamRecord(LogRecord):
-    """When a bench has been examined."""
+    """Written when a bench has been examined."""
 
     kind: Literal["exam.finished"] = "exam.finished"
     body: ExamFinished
@@ -161,9 +161,9 @@ RECORD_OF_BODY: dict[type[Record], type[LogRecord]] = {
 
 
 def start_digest(started: RunStarted) -> str:
-    """Hash what of a start decides the measurement: what a run must share with a dead one to continue it.
+    """Hash the part of a start that decides the measurement. Only a run with the same hash can be resumed.
 
-    Of the isolation only its class: a machine that died often comes back with another kernel.
+    Only the class of the isolation is included: a machine that crashed may restart with another kernel.
     """
     document = started.model_dump(mode="json", exclude={"cases", "isolation"})
     document |= {"cases": _CASES, "isolation_class": started.isolation.isolation_class}
@@ -172,9 +172,9 @@ def start_digest(started: RunStarted) -> str:
 
 
 def record_pieces(record: LogRecord, trials: Iterable[bytes] = ()) -> Iterator[bytes]:
-    """Yield the one spelling of a record of the log, its long lists item by item.
+    """Yield the canonical bytes of a record of the log, its long lists item by item.
 
-    `trials` are further trials of a finish that are spelled already.
+    `trials` are further trials of a finish, given as canonical bytes.
     """
     if isinstance(record, StartedRecord):
         document = record.model_dump(mode="json", exclude={"body": {"cases"}})

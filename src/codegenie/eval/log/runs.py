@@ -1,4 +1,4 @@
-"""What a verified log says of its runs: which there are, which finished, which look at one candidate."""
+"""What a verified log says about its runs: which exist, which finished, which are looks at one candidate."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -21,27 +21,27 @@ from codegenie.eval.suts.identity import agent_name
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one finished run came to, as far as the verdict on another run of the same candidate asks."""
+    """The result of one finished run, as far as the verdict on another run of the same candidate needs it."""
 
     run_id: str
     units: int
     units_passed: int
-    # When its start was recorded: a run that was resumed may hold trials as old as that.
+    # When its start was recorded: a resumed run may hold trials that are as old as its start.
     started_at: dt.datetime
     ended_at: dt.datetime
     sut_boundary: SutBoundary
-    # Trials whose output comes from a store.
+    # Trials whose output comes from the store.
     reused: int = 0
-    # Looks of every class count against a candidate, and only those of the same class for a run (ADR-0021).
+    # Looks of every class count against a candidate; only those of the same class count for it (ADR-0021).
     isolation_class: IsolationClass = "subprocess"
-    # Units with a trial that was asked before without an outcome, and what of them had passed.
+    # Units with a trial that was asked before without an outcome, and how many of these units passed.
     interrupted_units: int = 0
     interrupted_units_passed: int = 0
     interrupted_cases_passed: int = 0
 
     @classmethod
     def of(cls, finished: RunFinished, started: RunStarted, started_at: dt.datetime) -> "Look":
-        """Take from the finish of a run what others need to know, its units by the rule of today."""
+        """Take what other runs need to know from the finish of a run, with its units by today's rule."""
         report = finished.report
         units, units_passed = report.units, report.units_passed
         passed = {case_id for case_id, score in report.per_case if score.passed}
@@ -67,33 +67,33 @@ class Look:
 
     @property
     def measures(self) -> bool:
-        """Whether the agent was asked for every trial (ADR-0016).
+        """Whether the agent was asked for every trial in this run (ADR-0016).
 
-        The harness's own agents give the same output whenever they are asked.
+        The harness's own agents always count as asked, because they give the same output every time.
         """
         return self.reused == 0 or self.sut_boundary == "harness"
 
 
 @dataclass(slots=True)
 class RunEntry:
-    """Where one run stands in the log. Light: a log of a thousand runs is held as a thousand of these."""
+    """The place of one run in the log. Small: a log of a thousand runs is held as a thousand of these."""
 
     run_id: str
     task_class: str
-    # The agent as it was named, variables included. A version is what somebody typed; it keeps outputs apart,
-    # and no looks (ADR-0016).
+    # The agent as the user named it, with variables. A user types the version, so it only keeps stored
+    # outputs apart; runs of two versions are still looks at one agent (ADR-0016).
     spec: str
     code: str | None
     syntax: str | None
     sut_boundary: SutBoundary
-    # Case set and rubric.
+    # The digests of the case set and of the rubric.
     bench: tuple[str, str]
     inputs: frozenset[str]
     whole: bool
     started_index: int
     started_at: dt.datetime
     resumed: int = 0
-    # How many trials were known when it was last resumed, and how many of those before were known no longer.
+    # How many trials were known at the last resume, and how many trials known earlier were lost by then.
     known_trials: int = 0
     lost_trials: int = 0
     finished_index: int | None = None
@@ -104,7 +104,7 @@ class RunEntry:
 
     @property
     def agent(self) -> str:
-        """Return what `--sut` named."""
+        """Return the agent as `--sut` named it."""
         return agent_name(self.spec)
 
     @property
@@ -118,13 +118,13 @@ class History:
     """The runs of a log in the order of their starts."""
 
     runs: dict[str, RunEntry] = field(default_factory=dict)
-    # Of the runs that are open while the log is read, as the verifier holds them anyway.
+    # The starts of the runs that are open while the log is read; the verifier holds them anyway.
     _starts: dict[str, RunStarted] = field(default_factory=dict)
-    # Most runs of a class have the same inputs: one set for all of them.
+    # Most runs of a class have the same inputs, so they share one set.
     _inputs: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
 
     def add(self, record: LogRecord, record_hash: str) -> None:
-        """Take the next verified record into account."""
+        """Add the next verified record."""
         if isinstance(record, StartedRecord):
             self.runs[record.run_id] = self._entry(record)
             self._starts[record.run_id] = record.body
@@ -171,7 +171,7 @@ class History:
         return next((run for run in self.of_class(task_class) if run.whole and run.agent == agent), None)
 
     def other_looks(self, chosen: RunEntry) -> tuple[Look, ...]:
-        """Return what the other finished runs of the same candidate came to."""
+        """Return the results of the other finished runs of the same candidate."""
         return tuple(entry.look for entry in self._same_candidate(chosen) if entry.look is not None)
 
     def unfinished(self, chosen: RunEntry) -> int:
@@ -183,18 +183,19 @@ class History:
         return tuple(entry.run_id for entry in self._same_candidate(chosen) if entry.abandoned is not None)
 
     def lost_trials(self, chosen: RunEntry) -> int:
-        """Count the trials that any look at the candidate had when it was resumed and lost afterwards."""
+        """Count the trials that a look at the candidate had at one resume and had lost at a later one."""
         return chosen.lost_trials + sum(entry.lost_trials for entry in self._same_candidate(chosen))
 
     def elsewhere(self, chosen: RunEntry) -> int:
-        """Count the runs of the class that are no looks at the candidate, and yet tries at its cases.
+        """Count the runs of the class that are not looks at the candidate but tried its cases or its agent.
 
-        Those of any agent that share an input with it, and those of the same agent or code on other cases.
+        These are runs of any agent that share an input with it, and runs of the same agent or code on
+        other cases.
         """
         return len(self._elsewhere(chosen))
 
     def candidates_tried(self, chosen: RunEntry) -> int:
-        """Count the different agents that were tried on cases of the chosen run, itself among them."""
+        """Count the different agents that were tried on cases of the chosen run, including its own agent."""
         same = self._same_agent(chosen)
         others = {
             (entry.spec, entry.syntax or entry.code)
@@ -218,10 +219,10 @@ class History:
         ]
 
     def _same_agent(self, chosen: RunEntry) -> set[str]:
-        """Name the runs of the same agent: of the same name, and of code that differs in comments at most.
+        """Name the runs of the same agent: the same name, and code that differs only in comments.
 
-        By bytes or by tree, and by what either leads to: records from before the tree was hashed have bytes
-        alone.
+        Runs match by their bytes or by their syntax tree, directly or through other runs: older records have
+        only the digest of the bytes.
         """
         named = [entry for entry in self.runs.values() if entry.spec == chosen.spec]
         codes, trees = {chosen.code}, {chosen.syntax} - {None}

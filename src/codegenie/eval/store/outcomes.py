@@ -1,9 +1,9 @@
-"""The outcome store: what agents produced and what rubrics said of it, kept apart and content-addressed.
+"""The outcome store: what agents produced and how rubrics judged it, in separate content-addressed entries.
 
-A key is the hash of everything that decides the value, so a changed rubric never re-buys an agent's run and a
-changed agent never meets an old score (threats CH-02). Failures are kept like successes: retrying only what
-failed is how a lucky number is made (CH-04). Entries carry a tag that only the owner of the store can make
-(CH-01) and are checked when they are read: one that is damaged, or that somebody else wrote, is a miss.
+A key is the hash of everything that decides the value. So a changed rubric does not cause a new (paid) run of
+the agent, and a changed agent never gets an old score (threats CH-02). Failures are kept like successes:
+repeating only what failed would produce lucky numbers (CH-04). Each entry has a tag that only the owner of
+the store can make (CH-01). It is checked on reading: an entry that is damaged or foreign is a miss.
 """
 
 import itertools
@@ -36,17 +36,17 @@ _KEY = "key"
 _KEY_BYTES = 32
 _ENTRY = re.compile(r"[0-9a-f]{64}\.json")
 _LEFTOVER = re.compile(r"\.[0-9a-f]{64}\.json\.[0-9a-f]{16}\.tmp")
-# A write takes milliseconds. What is younger than this may belong to a run that is under way.
+# A write takes milliseconds. A younger temporary file may belong to a run in progress.
 _LEFTOVER_SECONDS = 3_600.0
-# Clocks differ by less than a day. An entry from later than that would stay for ever.
+# Clocks differ by less than a day. An entry dated later than that would otherwise stay for ever.
 _NEWEST_AGE = -86_400.0
-# To say what changed, entries are read one by one; a thousand trials must not read a thousand each.
+# To say what changed, entries are read one by one. A thousand trials must not read a thousand entries each.
 _COMPARED = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which case an entry belongs to. It stands in the entry: none can be moved to another case."""
+    """The case of an entry. It is written in the entry, so an entry cannot be moved to another case."""
 
     task_class: str
     case_id: str
@@ -54,24 +54,24 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """There was nothing to reuse; `damaged` if only because what lies there is no whole entry of ours."""
+    """There was nothing to reuse. `damaged` if there is a file that is not a whole entry of ours."""
 
     damaged: bool = False
 
 
 class OutcomeStore:
-    """Entries below one directory, shared by many processes: every write is one rename."""
+    """Entries below one directory, shared by many processes: each write is one rename."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._made_with: bytes | None = None
 
     def path(self, kind: Kind, place: Place, ingredients: Mapping[str, Any]) -> Path:
-        """Return where an entry lies."""
+        """Return the path of an entry."""
         return Path(self._file(kind, place, canonical_json(ingredients)))
 
     def get(self, kind: Kind, place: Place, ingredients: Mapping[str, Any]) -> bytes | Miss:
-        """Return the stored value as the JSON that it was kept as, or a miss."""
+        """Return the stored value as the JSON text that was stored, or a miss."""
         decided_by = canonical_json(ingredients)
         try:
             raw = read_whole_file(self._file(kind, place, decided_by), _ENTRY_BYTES)
@@ -80,13 +80,16 @@ class OutcomeStore:
         if raw is None:
             return Miss()
         body, head = _whole(raw, self._key()), _head(place, decided_by)
-        # Keys are sorted, so that all but the value stands before it and is known byte for byte.
+        # Keys are sorted, so everything except the value comes before it and is known byte for byte.
         if body is None or not (body.startswith(head) and body.endswith(b"}")):
             return Miss(damaged=True)
         return body[len(head) : -1]
 
     def put(self, kind: Kind, place: Place, ingredients: Mapping[str, Any], value: bytes) -> None:
-        """Store a JSON value whole or not at all. A crash of the machine may damage it, which is a miss."""
+        """Store a JSON value completely or not at all. Raises HarnessFailure if it cannot be written.
+
+        A crash of the machine may damage the entry, which is then a miss.
+        """
         decided_by = canonical_json(ingredients)
         body = _head(place, decided_by) + value + b"}"
         path = Path(self._file(kind, place, decided_by))
@@ -95,7 +98,7 @@ class OutcomeStore:
             make_folder(path.parent)
             replace_file(path, tagged, durable=False)
         except (IsADirectoryError, NotADirectoryError, FileExistsError):
-            # Something else stands in its place: a damaged entry, and no reason to lose a measurement.
+            # Something else has this name: a damaged entry. It is not a reason to lose a measurement.
             return
         except OSError as error:
             raise _cannot_write(error, path.parent) from None
@@ -106,7 +109,7 @@ class OutcomeStore:
         return self._made_with
 
     def changed(self, kind: Kind, place: Place, ingredients: Mapping[str, Any]) -> tuple[str, ...]:
-        """Name the ingredients in which the entry that shares most of them differs; none if there is none."""
+        """Name the ingredients in which the most similar entry differs; empty if there is no entry."""
         found = [
             tuple(key for key in sorted(ingredients) if entry["ingredients"].get(key) != ingredients[key])
             for entry in self._entries(kind, place)
@@ -114,9 +117,9 @@ class OutcomeStore:
         return min(found, key=len, default=())
 
     def prune(self, seconds: float) -> tuple[int, int]:
-        """Remove entries not written for so long, and torn leftovers; return how many went and stayed.
+        """Remove torn leftovers and entries not written for `seconds`; return how many went and stayed.
 
-        Touches only what has the name of an entry and lies where entries lie, and follows no link.
+        Only files with the name and place of an entry are touched, and links are not followed.
         """
         now = time.time()
         removed = kept = 0
@@ -132,7 +135,7 @@ class OutcomeStore:
         return removed, kept
 
     def _folder(self, kind: Kind, place: Place) -> str:
-        # Text and not a Path, which takes longer to put together than the entry takes to read.
+        # A string, because building a Path takes longer than reading the entry.
         return f"{self._directory}/{kind}/{place.task_class}/{place.case_id}"
 
     def _file(self, kind: Kind, place: Place, decided_by: bytes) -> str:
@@ -154,7 +157,7 @@ class OutcomeStore:
 
 
 def _listed(directory: str) -> list[os.DirEntry[str]]:
-    """List a directory that is one and no link to one."""
+    """List a real directory; a link to a directory counts as empty."""
     if os.path.islink(directory) or not os.path.isdir(directory):
         return []
     with os.scandir(directory) as scan:
@@ -167,18 +170,18 @@ def _is_ours(file: os.DirEntry[str]) -> bool:
 
 
 def _head(place: Place, decided_by: bytes) -> bytes:
-    """Return all of an entry that stands before its value."""
+    """Return the part of an entry before its value."""
     named = canonical_json([place.task_class, place.case_id])
     return b'{"ingredients":%b,"place":%b,"schema":"%b","value":' % (decided_by, named, _SCHEMA.encode())
 
 
 def _tag(body: bytes, key: bytes) -> bytes:
-    """Return what only the owner of the store can write behind an entry."""
+    """Return the tag after an entry, which only the owner of the store can make."""
     return blake3(body, key=key).hexdigest().encode()
 
 
 def _whole(raw: bytes, key: bytes) -> bytes | None:
-    """Return the bytes of an entry if they have the tag that stands behind them."""
+    """Return the body of an entry if its tag is right, else None."""
     body, tag = raw[: -_HASH - 1], raw[-_HASH:]
     if raw[-_HASH - 1 : -_HASH] != b"\n" or not compare_digest(_tag(body, key), tag):
         return None
@@ -194,7 +197,7 @@ def _cannot_write(error: OSError, where: Path) -> HarnessFailure:
 
 
 def _owners_key(directory: Path) -> bytes:
-    """Return the key of the store's owner. It is made once, by chance, and leaves the directory in no way."""
+    """Return the key of the store's owner. It is random, made once, and never leaves the directory."""
     path = directory / _KEY
     try:
         if not os.path.lexists(path):
@@ -206,7 +209,7 @@ def _owners_key(directory: Path) -> bytes:
 
 
 def _make_key(path: Path) -> None:
-    """Put a new key in its place, whole and on the disk, unless another process was faster."""
+    """Write a new key, whole and synced, unless another process was faster."""
     temporary = path.with_name(f".{_KEY}.{os.urandom(8).hex()}.tmp")
     try:
         write_private(str(temporary), [os.urandom(_KEY_BYTES)])

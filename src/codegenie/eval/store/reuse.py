@@ -1,4 +1,4 @@
-"""The outcome store as a trial sees it: typed outputs and answers, keyed by everything that decides them."""
+"""The outcome store as a trial uses it: typed outputs and answers. Keys hold all that decides them."""
 
 import platform
 from contextlib import suppress
@@ -26,7 +26,7 @@ RecordT = TypeVar("RecordT", bound=Record)
 
 
 class StoredFault(Record):
-    """A failure as it is kept."""
+    """A failure as the store keeps it."""
 
     code: Literal["sut.exception", "sut.timeout"]
     detail: str
@@ -45,7 +45,7 @@ def _json_object(text: str) -> str:
 
 
 class StoredOutput(Record):
-    """What a system under test produced, as it is kept: its very bytes, or the fault in their place."""
+    """What a system under test produced, as the store keeps it: its exact bytes, or its fault."""
 
     produced: Annotated[str, AfterValidator(_json_object)] | StoredFault
     cost_usd: Cost | None
@@ -56,7 +56,7 @@ class StoredOutput(Record):
 
 @dataclass(frozen=True, slots=True)
 class ReusePolicy:
-    """What may be taken from the store, and why not. A new measurement takes nothing and keeps everything."""
+    """What may be reused from the store, and why not. A fresh run reuses nothing and stores everything."""
 
     outputs: bool = False
     answers: bool = False
@@ -65,7 +65,7 @@ class ReusePolicy:
 
 @dataclass(slots=True)
 class StoredMemory:
-    """Answers from and keeps in an outcome store; artefacts go beside the audit log."""
+    """Reads from and writes to an outcome store. Artefacts are kept with the audit log."""
 
     start: RunStarted
     run_id: str
@@ -78,7 +78,7 @@ class StoredMemory:
     warnings: list[str] = field(default_factory=list)
 
     def output(self, case: BenchCase, trial: int) -> Remembered | None:
-        """Return what this very system produced on this very input under these limits."""
+        """Return what exactly this system produced on exactly this input under these limits."""
         if not self.policy.outputs:
             if self.explain is not None and self.policy.because is not None:
                 self.explain(f"{case.case_id}: output is measured again, since {self.policy.because}")
@@ -88,15 +88,15 @@ class StoredMemory:
             self._explain("outputs", case, self._output_key(case, trial), stored)
             return None
         if isinstance(stored.produced, StoredFault):
-            # Perhaps its provider failed, which nothing tells us. A run that is to be evidence takes nothing
-            # of another run: asking again only for what failed is how a lucky number is made (CH-04).
+            # Perhaps the agent's provider failed, but we cannot know. Asking again only for what failed would
+            # produce lucky numbers (CH-04). So a run that is to be evidence takes nothing from another run.
             if self.explain is not None:
                 self.explain(f"{case.case_id}: output is measured again, since run {stored.run_id} had none")
             return None
         return Remembered(_produced(stored), in_this_run=False)
 
     def own_output(self, case: BenchCase, trial: int, promised: Promised) -> Remembered | None:
-        """Return what the journal of this run promises, from wherever these very bytes lie."""
+        """Return the output that the journal of this run names by its hash, wherever these bytes are kept."""
         output = self._kept(promised.output)
         if output is None:
             stored = self._stored_output(case, trial)
@@ -133,7 +133,7 @@ class StoredMemory:
         self.store.put("outputs", _place(case), self._output_key(case, trial), spelled(stored))
 
     def answer(self, case: BenchCase, output: bytes) -> Answer | None:
-        """Return what this very rubric said of this very output."""
+        """Return what exactly this rubric said about exactly this output."""
         if not self.policy.answers:
             return None
         answer = self._stored_answer(case, output)
@@ -143,9 +143,9 @@ class StoredMemory:
         return answer
 
     def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> Answer:
-        """Keep an answer, whatever it says, unless there is one already: then both must say the same.
+        """Keep an answer, whatever it says. If one is stored already, both must say the same.
 
-        Who could replace a stored answer would run a rubric that wavers until it says what is wanted.
+        If stored answers could be replaced, a user could repeat an unstable rubric until its answer is good.
         """
         if self.store is None:
             return answer
@@ -167,7 +167,7 @@ class StoredMemory:
         return raw if isinstance(raw, Miss) else self._read_answer(raw)
 
     def artifact(self, name: str, content: bytes) -> tuple[str, str]:
-        """Keep bytes beside the log."""
+        """Keep bytes with the audit log."""
         return self.artifacts.keep(name, content)
 
     def _output_key(self, case: BenchCase, trial: int) -> dict[str, object]:
@@ -180,7 +180,7 @@ class StoredMemory:
         }
 
     def _agent_program(self) -> dict[str, object]:
-        """Return what the identity does not say: the harness's own agents are as new as the harness."""
+        """Return what the identity lacks: the harness's own agents change with the version of the harness."""
         if self.start.sut_boundary != "harness":
             return {}
         return {"harness": [self.start.harness_version, platform.python_version()]}
@@ -193,7 +193,7 @@ class StoredMemory:
             "taxonomy": self.start.taxonomy_digest,
             "isolation_class": self.start.isolation.isolation_class,
             "harness_version": self.start.harness_version,
-            # The rubric is a program, and this is what runs it.
+            # The rubric is a program, and this interpreter runs it.
             "python": platform.python_version(),
         }
 
@@ -202,7 +202,7 @@ class StoredMemory:
         if isinstance(answer, Miss):
             return answer
         problem = answer_problem(answer, self.start.severities, self.start.breakdown_keys)
-        # No rubric says what became of an agent: a stored cancellation would leave every run unfinished.
+        # A rubric never reports a failure of the agent. A stored cancellation would leave runs unfinished.
         blames = any(mode.code.startswith("sut.") for mode in answer.failure_modes)
         return Miss(damaged=True) if problem or blames else answer
 
@@ -224,12 +224,12 @@ class StoredMemory:
 
 
 def _read_by_agent(reads: Reads, case: BenchCase) -> dict[str, object]:
-    """Return the digest of all of a case that a system under test can read."""
+    """Return the digest of everything in a case that the system under test can read."""
     return {"input": case.input_digest} if reads == "input" else {"case": case.digest}
 
 
 def _meaning(answer: Answer) -> Answer:
-    """Return what of an answer decides anything: a detail may name a directory or a time."""
+    """Return the part of an answer that decides something. A detail may name a path or a time."""
     modes = tuple(mode.model_copy(update={"detail": None}) for mode in answer.failure_modes)
     return answer.model_copy(update={"failure_modes": modes})
 
@@ -243,7 +243,7 @@ def _stored_fault(fault: SutFault) -> StoredFault:
 
 
 def _decoded(kind: type[RecordT], raw: bytes) -> RecordT | Miss:
-    """Read a value of the store strictly: whoever wrote it may not have been us."""
+    """Read a value of the store strictly: another program may have written it."""
     try:
         decode_json(raw, len(raw))
         return kind.model_validate_json(raw)
