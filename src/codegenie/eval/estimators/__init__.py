@@ -1,1 +1,1 @@
-"""Bounds from plain numbers, and the arithmetic under them."""
+"""Confidence bounds from plain numbers, and the arithmetic that they need."""

@@ -3,12 +3,12 @@
     clopper_pearson_lower   share of units passed; exact for independent units
     gaffke_lower            mean of unit scores; equals Clopper-Pearson on 0/1 scores, proved
                             for two-point scores and without a known counterexample otherwise
-    bca_lower               bias-corrected bootstrap of the mean; a description and no promise:
-                            of ten 0/1 units with a mean just below 0.9 it says 1.0 in 35 % of runs
+    bca_lower               bias-corrected bootstrap of the mean; a description, not a guarantee: for
+                            ten 0/1 units with a mean just below 0.9 it says 1.0 in 35 % of runs
 
-Every function sorts first, so the order in which cases finished cannot matter, and reads
-neither clock nor generator, so the same scores give the same number. Misuse is a ValueError
-(a TypeError for a micro-score that is no integer) and is a bug of the caller.
+Every function sorts its input first, so the order in which cases finished does not matter. No
+function reads a clock or a random generator, so the same scores give the same number. Wrong
+arguments raise ValueError (TypeError for a micro-score that is not an integer): a bug of the caller.
 """
 
 import math
@@ -26,12 +26,12 @@ _CLOPPER_PEARSON_STEPS = 50  # a grid of 1e-15
 _GAFFKE_STEPS = 40  # a grid of 1e-12; each step costs up to units**2 / 4 divisions
 _NORMAL_RANGE = 38.0  # beyond it the normal tail is below the smallest double
 
-_NEGLIGIBLE = 1e-18  # of a sum of positive terms: far below its last bit
-_TIE = 1e-12  # relative; a level this close above a step of the exact law is on it, whoever's erfc it was
+_NEGLIGIBLE = 1e-18  # relative to a sum of positive terms: far below its last bit
+_TIE = 1e-12  # relative tolerance for ties with a step of the law: erfc differs between C libraries
 
-# One less than a power of ten, so that alpha * (B + 1) is whole at the usual levels. The error
-# of the estimate is about 4 * SE / sqrt(B): small samples, where SE is large and draws are
-# cheap, get the large B (40 ms at 200 units), and everybody else the contract's minimum.
+# One less than a power of ten, so that alpha * (B + 1) is whole at the usual levels. The error of
+# the estimate is about 4 * SE / sqrt(B). In small samples SE is large and draws are cheap, so they
+# get the large B (40 ms at 200 units). All other samples get the minimum of the contract.
 _MANY_RESAMPLES = 99_999
 _FEW_RESAMPLES = 9_999
 _MANY_UP_TO_UNITS = 200
@@ -41,8 +41,8 @@ _THOUSANDTH = Decimal("0.001")
 
 
 def floor3(value: float) -> str:
-    """Show three decimals, rounded down: a bound is never shown higher than it is."""
-    # By its decimal digits: 0.57 * 1000 is less than 570.
+    """Format with three decimals, rounded down, so that a bound is never shown higher than it is."""
+    # Rounded by its decimal digits, because 0.57 * 1000 is less than 570.
     return (
         str(Decimal(repr(value)).quantize(_THOUSANDTH, ROUND_FLOOR)) if math.isfinite(value) else str(value)
     )
@@ -50,7 +50,7 @@ def floor3(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BcaBound:
-    """A BCa lower bound, and whether it came from the exact law or from `resamples` draws."""
+    """A BCa lower bound, and whether it comes from the exact law or from `resamples` draws."""
 
     value: float
     exact: bool
@@ -60,9 +60,8 @@ class BcaBound:
 def clopper_pearson_lower(passed: int, units: int, alpha: float = 0.05) -> float:
     """Return the largest share p for which `passed` or more of `units` has probability <= alpha.
 
-    Zero without a pass (and without units), `alpha ** (1 / units)` without a failure. In
-    between the result is rounded down to a grid of 2**-50 and is never above the true bound
-    by more than 1e-12.
+    The result is 0 if `passed` or `units` is 0, and `alpha ** (1 / units)` if all units passed. In
+    between it is rounded down to a grid of 2**-50 and exceeds the true bound by at most 1e-12.
     """
     _require_alpha(alpha)
     if not 0 <= passed <= units:
@@ -77,11 +76,12 @@ def clopper_pearson_lower(passed: int, units: int, alpha: float = 0.05) -> float
 
 
 def gaffke_lower(means: Sequence[float], alpha: float = 0.05) -> float:
-    """Return Gaffke's lower bound on the mean of which `means` are independent draws.
+    """Return Gaffke's lower bound on the mean of the distribution from which `means` were drawn.
 
-    It is the alpha quantile of the randomly weighted mean of the scores and one more score of
-    zero. Quadratic in the number of units. Scores of only 0 and 1 give `clopper_pearson_lower`;
-    others a bound rounded down to a grid of 2**-40 by plain arithmetic, the same on every machine.
+    It is the alpha quantile of the randomly weighted mean of the scores and one more score of zero.
+    The time is quadratic in the number of units. Scores of only 0 and 1 give the value of
+    `clopper_pearson_lower`. Other scores give a bound that is rounded down to a grid of 2**-40. It
+    uses plain arithmetic, so it is the same on every machine.
     """
     _require_alpha(alpha)
     scores = _ordered_scores(means)
@@ -94,13 +94,13 @@ def gaffke_lower(means: Sequence[float], alpha: float = 0.05) -> float:
 def bca_lower(micro_means: Sequence[int], alpha: float = 0.05) -> BcaBound | None:
     """Return the one-sided BCa bound of the mean of integer micro-scores, as a share of one.
 
-    None where the bootstrap says nothing: fewer than two units, or all of them equal. The
-    law of the bootstrap mean is computed exactly where that is cheap; otherwise it is drawn,
-    seeded by the scores themselves, so that no choice of the caller can move the bound.
+    None if the bootstrap says nothing: fewer than two units, or all of them equal. The law of the
+    bootstrap mean is computed exactly if that is cheap. Otherwise it is sampled, with the scores
+    themselves as the seed, so that the caller cannot move the bound by choosing a seed.
 
-    Where the formula leaves its range (every resample on one side of the mean, or a
-    correction past its pole at extreme alpha) the level is taken as zero, its limit at that
-    pole, and the bound is the lowest score. It is never below that, nor above the mean.
+    The formula can leave its range: every resample is on one side of the mean, or the correction
+    passes its pole at extreme alpha. Then the level is zero, its limit at that pole, and the bound
+    is the lowest score. The bound is never below the lowest score and never above the mean.
     """
     _require_alpha(alpha)
     scores = sorted(operator.index(score) for score in micro_means)
@@ -117,16 +117,16 @@ def bca_lower(micro_means: Sequence[int], alpha: float = 0.05) -> BcaBound | Non
 
 
 def _require_alpha(alpha: float) -> None:
-    # Above one half a "lower bound" may exceed the mean and certifies nothing.
+    # With alpha above one half a "lower bound" may exceed the mean, so it certifies nothing.
     if not 0.0 < alpha <= 0.5:  # noqa: PLR2004 - the sentence above
         raise ValueError(f"alpha {alpha!r} lies outside (0, 0.5]")
 
 
 def _last_accepted(accepts: Callable[[float], bool], low: float, high: float, steps: int) -> float:
-    """Bisect for the upper end of the accepted points, and return the accepted side of it.
+    """Bisect for the upper end of the accepted points, and return a point on the accepted side.
 
-    The points tried depend on the range alone and not on the data: a result is the true end
-    rounded down to a fixed grid, which keeps order and absorbs differences in the last bit.
+    The points that are tried depend only on the range and not on the data. So the result is the true
+    end, rounded down to a fixed grid. This keeps the order and absorbs differences in the last bit.
     """
     for _ in range(steps):
         middle = (low + high) / 2.0
@@ -141,7 +141,7 @@ def _last_accepted(accepts: Callable[[float], bool], low: float, high: float, st
 
 
 def _mass_above(start: int, units: int, odds: float) -> float:
-    """Sum P(X = j) / P(X = start) over j > start; infinite where the quotient overflows."""
+    """Sum P(X = j) / P(X = start) over j > start; infinite if the quotient overflows."""
     total = 0.0
     for term in terms_above(start, units, odds):
         total += term
@@ -151,7 +151,7 @@ def _mass_above(start: int, units: int, odds: float) -> float:
 
 
 def _upper_tail(passed: int, units: int, share: float) -> float:
-    """P(X >= passed) for X ~ Binomial(units, share), 0 < share < 1."""
+    """Return P(X >= passed) for X ~ Binomial(units, share), 0 < share < 1."""
     odds = share / (1.0 - share)
     above = _mass_above(passed, units, odds)
     below = _mass_above(units - passed, units, 1.0 / odds)  # count failures instead
@@ -163,7 +163,7 @@ def _upper_tail(passed: int, units: int, share: float) -> float:
 
 def _ordered_scores(means: Sequence[float]) -> list[float]:
     scores = sorted(map(float, means))
-    for score in scores:  # one by one: a NaN leaves any order behind
+    for score in scores:  # each one is checked: with a NaN, sorting gives no order
         if not 0.0 <= score <= 1.0:
             raise ValueError(f"score {score!r} lies outside [0, 1]")
     return scores
@@ -174,11 +174,11 @@ def _gaffke_by_bisection(scores: Sequence[float], alpha: float) -> float:
 
 
 def _gaffke_p(scores: Sequence[float], t: float) -> float:
-    """P(sum of E_i * (score_i - t) - E_0 * t <= 0) for independent standard exponentials E.
+    """Return P(sum of E_i * (score_i - t) - E_0 * t <= 0) for independent standard exponentials E.
 
-    A race between the positive and the other coefficients, one pair of exponentials at a
-    time: whichever of two is used up first leaves the rest of the other as new. Every step is
-    a convex combination of earlier probabilities, so nothing cancels and ties need no care.
+    The computation is a race between the positive and the other coefficients, one pair of
+    exponentials at a time. The one that is used up first leaves the rest of the other as new. Every
+    step is a convex combination of earlier probabilities: nothing cancels, and ties need no care.
     """
     highs = [score - t for score in scores if score > t]
     if not highs:
@@ -201,7 +201,7 @@ def _gaffke_p(scores: Sequence[float], t: float) -> float:
 
 def _bca_from_law(law: Law, scores: Sequence[int], alpha: float) -> float:
     def quantile(level: float) -> float:
-        # The left-continuous inverse, which is where the sampled quantile tends as B grows.
+        # The left-continuous inverse: the sampled quantile converges to it as B grows.
         at = bisect_left(law.cumulative, level * (1.0 - _TIE))
         return law.sums[min(at, len(law.sums) - 1)]
 
@@ -218,7 +218,7 @@ def _bca_from_sums(sums: Sequence[int], scores: Sequence[int], alpha: float) -> 
         at = int(position)
         return ordered[at] + (position - at) * (ordered[min(at + 1, last)] - ordered[at])
 
-    # Ties count half. Integers: sums of floats misread ties in most small samples.
+    # Ties count half. The sums are integers, because float sums miss ties in most small samples.
     observed = sum(scores)
     twice_below = bisect_left(ordered, observed) + bisect_right(ordered, observed)
     return _bca(twice_below / (2 * len(ordered)), quantile, scores, alpha)
@@ -234,7 +234,7 @@ def _bca(centre: float, quantile: Callable[[float], float], scores: Sequence[int
 
 
 def _bca_level(centre: float, scores: Sequence[int], alpha: float) -> float:
-    """Level of the bootstrap law to read, given the mass `centre` below the observed mean."""
+    """Return the level at which to read the bootstrap law; `centre` is its mass below the observed mean."""
     if not 0.0 < centre < 1.0:
         return 0.0
     bias = _normal_quantile(centre)

@@ -1,7 +1,10 @@
-"""The law of the sum of a resample: N scores drawn with replacement from N scores.
+"""The distribution ("law") of the sum of a resample: N scores drawn with replacement from N scores.
 
-Exact where that is cheap, drawn otherwise. Scores are integers, so that sums compare without
-rounding; `scores` is always ascending and holds at least two different values.
+The bootstrap bound in `bounds` needs this law. There are two ways to get it. `exact_law` computes it: with
+two different scores it is a binomial law, and otherwise it comes from the powers of a polynomial. If that
+would cost too much, `resampled_sums` draws a fixed number of resamples, with the scores as the seed. Both
+give the same result for the same scores on every machine. Scores are integers, so that sums compare without
+rounding. `scores` is always ascending and holds at least two different values.
 """
 
 import math
@@ -10,24 +13,24 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-# Budget of the exact law, in multiply-adds of about 0.17 us (CPython 3.11): 0.3 s.
+# The budget of the exact law in multiply-adds, each about 0.17 us (CPython 3.11): 0.3 s in all.
 _EXACT_WORK = 1_500_000
-# Sums held at once: 15 MB. Ten scores have at most 92,378, so up to ten units are always exact.
+# How many sums are held at once: 15 MB. Ten scores have at most 92,378, so up to ten units are always exact.
 _EXACT_SUMS = 100_000
 
-_DRAWS_PER_BLOCK = 1 << 14  # 0.3 MB of indices and values at a time, inside L2
-_VANISHED = 1e-300  # a weight, relative to the largest, that no level of interest reaches
+_DRAWS_PER_BLOCK = 1 << 14  # 0.3 MB of indices and values at a time, which fits into the L2 cache
+_VANISHED = 1e-300  # a weight relative to the largest one; no level in use depends on smaller ones
 
 
 class Law(NamedTuple):
-    """Exact law of the resampled sum, ascending, up to and with the observed sum."""
+    """The exact law of the resampled sum, ascending, up to and including the observed sum."""
 
     sums: Sequence[int]
     cumulative: Sequence[float]
 
 
 def exact_law(scores: Sequence[int]) -> Law | None:
-    """Return the law of the sum of `len(scores)` draws; None where it costs too much."""
+    """Return the law of the sum of `len(scores)` draws; None if it costs too much."""
     lowest = scores[0]
     grid = math.gcd(*(score - lowest for score in scores))
     counts = Counter((score - lowest) // grid for score in scores)
@@ -42,7 +45,7 @@ def exact_law(scores: Sequence[int]) -> Law | None:
 def terms_above(start: int, units: int, odds: float) -> Iterator[float]:
     """Yield P(X = j) / P(X = start), X binomial, for j = start + 1 .. units until it vanishes.
 
-    Relative to one probability, so that neither factorials nor powers are needed.
+    The values are relative to one probability, so neither factorials nor powers are needed.
     """
     term = 1.0
     for successes in range(start + 1, units + 1):
@@ -63,10 +66,10 @@ def _binomial_law(passed: int, units: int) -> Law:
 
 
 def _convolution_law(counts: Counter[int]) -> Law | None:
-    """Coefficients of P(x)**N up to the observed sum, P the counting polynomial of the scores.
+    """Return the coefficients of P(x)**N up to the observed sum; P counts how often each score occurs.
 
-    Q = P**N obeys P * Q' = N * P' * Q, which gives each coefficient from earlier ones, one
-    multiply-add for each distinct score: exact in integers, and hopeless in floats.
+    Q = P**N satisfies P * Q' = N * P' * Q. This gives each coefficient from earlier ones, with one
+    multiply-add for each different score. It is exact in integers, but useless in floats.
     """
     units, observed = counts.total(), sum(value * count for value, count in counts.items())
     steps = sorted((value, count) for value, count in counts.items() if value)
@@ -84,15 +87,15 @@ def _convolution_law(counts: Counter[int]) -> Law | None:
         ways[current] = found // (current * counts[0])
         mass += ways[current]
         cumulative.append(mass / total)
-        while sums[oldest] < current - steps[-1][0]:  # nothing reaches back this far again
+        while sums[oldest] < current - steps[-1][0]:  # no later step reaches back this far
             del ways[sums[oldest]]
             oldest += 1
     return Law(sums, cumulative)
 
 
 def _reachable_sums(values: Sequence[int], units: int, limit: int) -> list[int] | None:
-    """List the sums up to `limit` of at most `units` of `values`; None when over the budget."""
-    bits = int(units * math.log2(units))  # size of the coefficients; measured weights
+    """List the sums up to `limit` of at most `units` of `values`; None if they exceed the budget."""
+    bits = int(units * math.log2(units))  # size of the coefficients; the weights were measured
     work_per_sum = len(values) * (4000 + bits) // 4000 + bits // 500
     most = min(_EXACT_SUMS, _EXACT_WORK // work_per_sum)
     seen, newest = {0}, {0}
@@ -110,12 +113,12 @@ def _reachable_sums(values: Sequence[int], units: int, limit: int) -> list[int] 
 
 
 def resampled_sums(scores: Sequence[int], alpha: float, resamples: int) -> list[int]:
-    """Draw the sums of `resamples` resamples from a stream that the arguments alone decide.
+    """Draw the sums of `resamples` resamples from a stream that depends only on the arguments.
 
-    numpy's generators promise no stream across versions, hence BLAKE3's extendable output:
-    word w of the stream picks score (w * units) >> 32, a bias below units / 2**32.
+    numpy's generators do not guarantee the same stream in every version, so BLAKE3's extendable
+    output is used. Word w of the stream picks score (w * units) >> 32, with a bias below units / 2**32.
     """
-    # Imported here: the two cost 100 ms and 20 MB, and most runs have an exact law.
+    # Imported here: the two imports cost 100 ms and 20 MB, and most runs have an exact law.
     import numpy as np
     from blake3 import blake3
 

@@ -18,9 +18,9 @@ from codegenie.eval.system.files import UnsafeTree, read_whole_file
 
 
 def load_policy(path: Path) -> TierPolicy | None:
-    """Read the policy file; None where there is none."""
+    """Read the policy file; None if there is no such file. Raises TierConfigInvalid if it is not valid."""
     try:
-        # Resolved, since a link to the policy of the organisation is fine; a pipe or a device is not.
+        # Resolved, because a link to the policy of the organisation is allowed; a pipe or a device is not.
         raw = read_whole_file(path.resolve(), LIMITS.yaml_bytes)
     except UnsafeTree as unsafe:
         raise TierConfigInvalid(f"the policy {unsafe.problem}", where=str(path)) from None
@@ -31,7 +31,10 @@ def load_policy(path: Path) -> TierPolicy | None:
 
 
 def bench_on_disk(task_class: str, bench_root: BenchRoot) -> BenchOnDisk | None:
-    """Return what the bench says today; None where there is none, an error where it does not hold."""
+    """Return what the bench on disk says today; None if there is none.
+
+    Raises BenchInvalid if it breaks the contract, and BenchCaseDigestMismatch if a case was changed.
+    """
     try:
         loaded = load_task_class(task_class, bench_root=bench_root)
     except TaskClassNotFound:
@@ -48,7 +51,7 @@ def bench_on_disk(task_class: str, bench_root: BenchRoot) -> BenchOnDisk | None:
 
 
 class Gatekeeper:
-    """Puts together what the gate needs to know of a run and asks it."""
+    """Collects what the gate needs to know about a run, and asks the gate."""
 
     def __init__(self, log: VerifiedLog, policy: TierPolicy, bench_root: BenchRoot, clock: Clock) -> None:
         self._log = log
@@ -57,7 +60,10 @@ class Gatekeeper:
         self._clock = clock
 
     def judge(self, entry: RunEntry, tier: str) -> PromotionVerdict:
-        """Return the advice on one run and one tier; a bench that does not hold matches no evidence."""
+        """Return the advice on one run and one tier. A broken bench on disk counts as a missing one.
+
+        Raises NotMeasured if the run has not finished, and ChainTamperDetected if the log has changed.
+        """
         history = self._log.history
         try:
             bench = bench_on_disk(entry.task_class, self._bench_root)
@@ -82,7 +88,7 @@ class Gatekeeper:
 
 
 def _by_todays_units(started: RunStarted, report: BenchRunReport) -> BenchRunReport:
-    """Return a report with the numbers that it has by the rule of today; one of today as it is."""
+    """Return a report with its numbers recomputed by today's unit rule, if it used an older rule."""
     if started.unit_rule == UNIT_RULE:
         return report
     summary = summarise(started.cases, report.per_case)

@@ -1,4 +1,4 @@
-"""What the gate judges: what the verified log proves of one run, and the bench as it lies on disk today."""
+"""What the gate judges: what the verified log proves about one run, and the bench on disk as it is today."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from codegenie.eval.models import BenchCase, BenchRunReport, Severity
 
 @dataclass(frozen=True, slots=True)
 class BenchOnDisk:
-    """What the bench says today of all that a run was judged by."""
+    """What the bench on disk says today about everything by which a run was judged."""
 
     cases: tuple[BenchCase, ...]
     rubric_digest: str
@@ -20,12 +20,12 @@ class BenchOnDisk:
     minimums: Mapping[str, int]
 
     def measured_by(self, started: RunStarted) -> bool:
-        """Say whether a run measured this bench and no other.
+        """Say whether a run measured exactly this bench.
 
-        By what a start says of the cases and not by their digests alone: families decide how many units
-        there are, and no digest in a log keeps a forger from naming others.
+        Compares all that a start says about the cases, not only their digests: families decide how many units
+        there are, and a digest in a log does not stop a forger from writing other families.
         """
-        # A partial run measured some of them; that it did so is a reason of its own.
+        # A partial run is compared on its own cases. The gate has another reason against partial runs.
         planned = {case.case_id for case in started.cases}
         whole = started.selection.kind == "all"
         cases = tuple(case for case in self.cases if whole or case.case_id in planned)
@@ -41,7 +41,7 @@ class BenchOnDisk:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the verified log proves of one run and of the runs around it, and the bench of today."""
+    """What the verified log proves about one run and the runs around it, and today's bench on disk."""
 
     started: RunStarted
     report: BenchRunReport

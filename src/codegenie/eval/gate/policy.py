@@ -1,4 +1,4 @@
-"""`trust-tiers.yaml` to the policy that the gate judges by. It lies outside every bench."""
+"""Read the policy that the gate uses from `trust-tiers.yaml`. This file is never part of a bench."""
 
 import datetime as dt
 import math
@@ -15,12 +15,12 @@ from codegenie.eval.log.records import RunId
 from codegenie.eval.models import IDENTIFIER_PATTERN, Digest, FrozenMap, IsolationClass, Record, Sentence
 
 ISOLATION_ORDER: tuple[IsolationClass, ...] = get_args(IsolationClass)
-"""Weakest first."""
+"""The isolation classes, weakest first."""
 
-# For policies that say nothing: three tiers are the story's; a fourth and further ones ask for the strongest.
+# The default for three tiers, if a policy does not set it. Any further tier needs the strongest class.
 _DEFAULT_ISOLATION: tuple[IsolationClass, ...] = ("subprocess", "landlock", "namespace")
 DEFAULT_THRESHOLDS = {"bronze": 0.5, "silver": 0.8, "gold": 0.9}
-"""The usual tiers, lowest first, for whoever looks at a bench without a policy; a policy has no default."""
+"""The usual tiers, lowest first, for checks of a bench without a policy. A policy has no default tiers."""
 
 FIRST_POLICY = f"""\
 # What each tier asks for: the share of units that a run has to certify. A human promotes, by editing
@@ -28,12 +28,12 @@ FIRST_POLICY = f"""\
 thresholds: {{{", ".join(f"{tier}: {share}" for tier, share in DEFAULT_THRESHOLDS.items())}}}
 current_tiers: {{}}
 """
-"""What `codegenie eval tiers --write` begins with."""
+"""The file that `codegenie eval tiers --write` writes."""
 
 DEFAULT_HELD_OUT = 5
-"""ADR-0006: five held-out cases is the floor for every tier above the lowest."""
+"""ADR-0006: every tier above the lowest needs at least five held-out cases."""
 
-# A quarter: agents, models and advisories change faster than that.
+# Three months: agents, models and advisories change faster than that.
 _DEFAULT_AGE_DAYS = 90
 _DEFAULT_ALPHA = 0.05
 _LARGEST_ALPHA = 0.2
@@ -50,7 +50,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Waiver(Record):
-    """A human's word that an accident of one run is not held against its agent."""
+    """A human's decision that an accident of one run does not count against its agent."""
 
     refund: RunId
     by: Sentence
@@ -59,9 +59,9 @@ class Waiver(Record):
 
 
 class TierPolicy(Record):
-    """What each tier asks for.
+    """What each tier requires.
 
-    The digest leaves out `current_tiers` and `waivers`: a human edits them after the runs they are about.
+    The digest leaves out `current_tiers` and `waivers`, because a human edits them after the runs.
     """
 
     thresholds: Annotated[dict[str, float], AfterValidator(FrozenMap)]
@@ -82,7 +82,7 @@ class TierPolicy(Record):
 
 
 def read_policy(raw: bytes, where: str) -> TierPolicy:
-    """Read a policy strictly: unknown keys, quoted numbers, booleans and NaN are refused."""
+    """Read a policy strictly. Unknown keys, quoted numbers, booleans and NaN raise TierConfigInvalid."""
     try:
         document = decode_yaml(raw, numbers=True)
     except DecodingRefused as refusal:
@@ -104,7 +104,7 @@ def read_policy(raw: bytes, where: str) -> TierPolicy:
 
 
 class _Reader:
-    """Takes a decoded document apart, one typed value at a time."""
+    """Reads a decoded document, one typed value at a time."""
 
     def __init__(self, document: Any, where: str) -> None:  # noqa: ANN401 - whatever YAML held
         self._where = where
@@ -202,7 +202,7 @@ class _Reader:
     def _waiver(self, number: int, entry: object) -> Waiver:
         if not isinstance(entry, dict):
             raise self._error(f"waiver {number} is not a mapping")
-        # Strict records take dates as dates, and YAML is read without them.
+        # Strict records need a date object, but our YAML decoder returns only strings and numbers.
         on = entry.get("on")
         try:
             date = dt.date.fromisoformat(on) if isinstance(on, str) and _DATE.fullmatch(on) else None

@@ -1,4 +1,4 @@
-"""What speaks against a promotion: a code to branch on, a text to read, and the numbers that decided."""
+"""The reasons against a promotion: a code for programs, a text for people, and the numbers that decided."""
 
 import math
 from typing import Annotated
@@ -9,7 +9,7 @@ from codegenie.eval.models import FrozenMap, Record
 
 
 class Reason(Record):
-    """Why a verdict is not `sufficient`. It becomes a sentence only where it is shown."""
+    """Why a verdict is not `sufficient`. It becomes a sentence only when it is shown."""
 
     code: str
     text: str

@@ -1,8 +1,8 @@
-"""The promotion gate: what the verified log proves, against the policy. It advises; a human promotes.
+"""The promotion gate compares what the verified log proves with the policy. It advises; a human promotes.
 
-`evaluate` is pure and never raises on evidence: everything that speaks against promotion becomes a reason of
-its own. The number that decides is the certified lower bound on the share of units passed (ADR-0009), and
-every comparison is written so that a value that is no number fails it.
+`evaluate` is pure and never raises on evidence: each point against promotion becomes a reason of its own. The
+number that decides is the certified lower bound on the share of units passed (ADR-0009). Every comparison is
+written so that NaN fails it.
 """
 
 import datetime as dt
@@ -23,14 +23,14 @@ from codegenie.eval.models import BenchRunReport, FrozenMap, Record, SutBoundary
 from codegenie.eval.suts.identity import implied_boundary
 from codegenie.eval.wording import counted
 
-# The level of `lower_bound_95`, which a perfect run has to reach as well, whatever the policy allows.
+# The level of `lower_bound_95`. A perfect run must reach it too, whatever level the policy allows.
 _HEADLINE_ALPHA = 0.05
-# Two machines' clocks differ; a day of it buys nobody anything, since a run is good for weeks.
+# The clocks of two machines differ. A day of difference gains nothing, because a run is valid for weeks.
 _CLOCK_SLACK = dt.timedelta(days=1)
 
 
 class PromotionVerdict(Record):
-    """The gate's advice on one run and one tier, with all that speaks against it."""
+    """The gate's advice on one run and one tier, with all reasons against a promotion."""
 
     verdict: Literal["sufficient", "insufficient", "inconclusive"]
     tier: str
@@ -54,26 +54,26 @@ class PromotionVerdict(Record):
     resumed: int = 0
     mean_over_cases: float | None = None
     mean_over_units: float | None = None
-    # Units that count as not passed since a trial of theirs was asked twice, by run.
+    # By run: how many units count as not passed because one of their trials was asked twice.
     interrupted_units: Annotated[dict[str, int], AfterValidator(FrozenMap)] = Field(default_factory=FrozenMap)
-    # What of the policy's waivers this verdict rests on.
+    # The waivers of the policy on which this verdict depends.
     waivers: tuple[Waiver, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-# All that follows from too few units, and so does not speak against the agent.
+# The reasons that follow from too few units, so they are not the agent's fault.
 _FEW_UNITS = {"too_few_units", "certified_bound", "bca_bound", "other_look"}
 
 
 class PromotionGate:
-    """Judges evidence by a policy. Holds no power to act on it."""
+    """Judges evidence by a policy. It cannot promote."""
 
     def __init__(self, policy: TierPolicy) -> None:
         self._policy = policy
         self._refunded = {waiver.refund for waiver in policy.waivers}
 
     def evaluate(self, evidence: Evidence, tier: str, now: dt.datetime) -> PromotionVerdict:
-        """Return the advice for `tier`; never raises on evidence."""
+        """Return the advice for `tier`. Never raises on evidence."""
         report, look = evidence.report, evidence.look
         reasons = [*self._standing(evidence), *self._freshness(evidence, now)]
         threshold = self._policy.thresholds.get(tier)
@@ -81,7 +81,7 @@ class PromotionGate:
         if threshold is None:
             reasons.append(reason("unknown_tier", f"the policy has no tier {tier!r}"))
         elif not 0.0 < threshold <= 1.0:
-            # A loaded policy cannot hold it; a record made around validation can.
+            # A policy read from a file cannot have it, but a record made without validation can.
             reasons.append(reason("bad_threshold", f"the threshold of {tier} is not between 0 and 1"))
             threshold = None
         else:
@@ -114,7 +114,10 @@ class PromotionGate:
         )
 
     def evaluate_report(self, report: BenchRunReport, tier: str) -> PromotionVerdict:
-        """Judge a bare report. It proves nothing, so it is never sufficient; an incomplete one is refused."""
+        """Judge a report without a log. It proves nothing, so the verdict is never `sufficient`.
+
+        Raises IncompleteReportForPromotion if the report lacks verdicts.
+        """
         if not report.complete:
             raise IncompleteReportForPromotion(
                 f"the report of run {report.run_id} lacks verdicts",
@@ -129,21 +132,21 @@ class PromotionGate:
         )
 
     def apply(self) -> NoReturn:
-        """Refuse: the gate advises, and promotion is a human's edit of the policy file (ADR-0012)."""
+        """Raise PromotionMustBeHumanAuthorized: a human promotes by editing the policy file (ADR-0012)."""
         raise PromotionMustBeHumanAuthorized(
             "the gate does not promote", hint="edit current_tiers in trust-tiers.yaml, and have it reviewed"
         )
 
     def _certified(self, look: Look) -> float:
-        """Return the certified bound at the policy's level; nothing for numbers that no run can have."""
+        """Return the certified bound at the policy's level; 0 for numbers that a real run cannot have."""
         if not _countable(look):
             return 0.0
-        # What was asked twice had two tries: its unit has not passed, unless a human says that it has.
+        # A trial that was asked twice had two chances. Without a waiver its unit counts as not passed.
         lost = 0 if look.run_id in self._refunded else look.interrupted_units_passed
         return clopper_pearson_lower(max(0, look.units_passed - lost), look.units, self._policy.alpha)
 
     def _interrupted(self, evidence: Evidence) -> dict[str, int]:
-        """Return how many units of each look are held to be not passed since they were asked twice."""
+        """Return, for each look, how many units count as not passed because they were asked twice."""
         return {
             look.run_id: look.interrupted_units
             for look in (evidence.look, *evidence.other_looks)
@@ -156,14 +159,14 @@ class PromotionGate:
         return tuple(waiver for waiver in self._policy.waivers if waiver.refund in spared)
 
     def _notes(self, tier: str) -> tuple[str, ...]:
-        """Say what a reader of a verdict has to do himself."""
+        """Say what a reader of the verdict must check without the gate."""
         if tier == next(iter(self._policy.thresholds), None):
             return ()
         rescore = "`codegenie eval verify --rescore`, which lets the rubrics judge the stored outputs again"
         return (f"{tier} is not the first tier: who verifies this log also runs {rescore}",)
 
     def _standing(self, evidence: Evidence) -> Iterator[Reason]:
-        """Ask whether this run may be evidence at all, whatever it found."""
+        """Yield reasons why this run cannot be evidence at all, whatever its result is."""
         started, report = evidence.started, evidence.report
         if not report.complete:
             yield reason(
@@ -192,7 +195,7 @@ class PromotionGate:
         elif started.policy_digest != self._policy.digest:
             yield reason("policy_changed", "the policy is not the one that the run was started under")
         if not started.isolation.holds or started.isolation.isolation_class != report.isolation_class:
-            # A verified log cannot hold it; evidence that was put together by hand can.
+            # A verified log cannot have it, but evidence that was built by hand can.
             yield reason(
                 "unproved_isolation", f"nothing proves that its rubrics ran in class {report.isolation_class}"
             )
@@ -203,7 +206,7 @@ class PromotionGate:
             yield reason("bench_changed", "the bench on disk is not the one that the run measured")
 
     def _missing(self, evidence: Evidence) -> Iterator[Reason]:
-        """Ask whether all that was measured of the candidate is there: what went badly may be left out."""
+        """Yield reasons if measurements of the candidate are missing: bad results may have been left out."""
         if evidence.unfinished_runs:
             yield reason(
                 "unfinished_runs",
@@ -223,8 +226,8 @@ class PromotionGate:
             )
 
     def _freshness(self, evidence: Evidence, now: dt.datetime) -> Iterator[Reason]:
-        """Ask when the agent was last measured: taking outputs from a store makes no run younger."""
-        # Of its own class only: what was measured in another does not speak for this one.
+        """Check when the agent was last measured. Reuse of stored outputs does not make a run newer."""
+        # Only looks of its own class: a measurement in another class does not count for this one.
         looks = [
             look
             for look in (evidence.look, *evidence.other_looks)
@@ -238,13 +241,13 @@ class PromotionGate:
                 " --no-cache does",
                 reused=evidence.look.reused,
             )
-        # A look by a clock that was wrong is a look; it is not the measurement that all others wait for.
+        # A look with a wrong clock still counts as a look, but not as the newest measurement.
         arrived = [look for look in measured or looks if _dated(look) - now <= _CLOCK_SLACK]
         newest = max(arrived or measured or looks, key=lambda look: look.started_at)
         last = max(_dated(newest), _dated(evidence.look))
         if not last - now <= _CLOCK_SLACK:
             yield reason("future", f"it is dated {last:%Y-%m-%d}, which has not come yet")
-        # By its start: resuming a run does not make young what was measured before it died.
+        # Measured from the start: a resume does not make older measurements newer.
         age = (now - newest.started_at).days
         if not age <= self._policy.maximum_age_days:
             yield reason(
@@ -256,7 +259,7 @@ class PromotionGate:
             )
 
     def _tier(self, evidence: Evidence, tier: str) -> Iterator[Reason]:
-        """Ask what the tier itself asks for."""
+        """Yield the requirements of the tier itself that are not met."""
         started, report = evidence.started, evidence.report
         least = self._policy.minimum_isolation[tier]
         if not ISOLATION_ORDER.index(report.isolation_class) >= ISOLATION_ORDER.index(least):
@@ -283,7 +286,7 @@ class PromotionGate:
             )
 
     def _bounds(self, evidence: Evidence, threshold: float, certified: float) -> Iterator[Reason]:
-        """Ask what the numbers certify, of this run and of every other look at the same candidate."""
+        """Yield the bounds that are too low, of this run and of every other look at the same candidate."""
         report = evidence.report
         below = f"is below {threshold}"
         if not certified >= threshold:
@@ -300,7 +303,7 @@ class PromotionGate:
                 lower_bound_95=report.lower_bound_95,
                 threshold=threshold,
             )
-        # Where BCa says nothing, its field holds the certified value, which knows passes and no scores.
+        # If BCa is undefined, its field holds the certified value, which counts passes and ignores scores.
         if report.lower_bound_95_status != "ok" and not report.mean_score >= threshold:
             yield reason(
                 "mean_score",
@@ -319,9 +322,9 @@ class PromotionGate:
 
 
 def units_needed(threshold: float, alpha: float) -> int | None:
-    """Return how many units must pass without a miss before any rule can certify `threshold`.
+    """Return how many units must pass, all without a failure, before any rule can certify `threshold`.
 
-    None where no bench can hold so many.
+    None if a bench cannot hold so many units.
     """
     if not 0.0 < threshold < 1.0 or math.log(alpha) / math.log(threshold) > LIMITS.cases:
         return None
@@ -332,7 +335,7 @@ def units_needed(threshold: float, alpha: float) -> int | None:
 
 
 def _whereabouts(report: BenchRunReport) -> Iterator[Reason]:
-    """Ask whether this was an agent in a process of its own."""
+    """Yield a reason if the agent did not run in a process of its own."""
     if report.sut_boundary == "harness":
         yield reason("no_agent", f"{report.sut.spec} is the harness's own: it shows what the bench can show")
     elif report.sut_boundary != "process" or implied_boundary(report.sut.spec) != "process":
@@ -340,7 +343,7 @@ def _whereabouts(report: BenchRunReport) -> Iterator[Reason]:
 
 
 def _whose(report: BenchRunReport) -> dict[str, Any]:
-    """Name the run and the system under test that a verdict is about."""
+    """Return the fields that name the run and the system under test of a verdict."""
     return {
         "task_class": report.task_class,
         "run_id": report.run_id,
