@@ -1,1 +1,1 @@
-"""Where rubrics run: what they may see, how they are started, and which class of isolation that is."""
+"""The isolation of rubrics: what they may see, how they are started, and the proof of the class."""

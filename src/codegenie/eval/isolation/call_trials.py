@@ -1,7 +1,7 @@
-"""Sends the second probe through a launcher: calls that a filter decides about, old doors, the deadline.
+"""Sends the second probe through a launcher: filtered calls, entries of other architectures, the deadline.
 
-Each in a process of its own, for some of them end it. They run before the first probe, in the same zygote:
-what one of them left behind, a mount for example, is then seen of the next.
+Each trial has its own process, because some trials end theirs. They run before the first probe, in the same
+zygote: if a trial leaves something behind, for example a mount, the next probe sees it.
 """
 
 import asyncio
@@ -18,13 +18,14 @@ from codegenie.eval.system.child_files import read_head, stream_file
 from codegenie.eval.system.supervisor import ProcessEnd
 
 DOORS = {"old-door": ("SYS", "SEGV"), "x32": ("SYS",)}
-"""How a process ends that goes through the door of another architecture; SEGV where there is no door."""
+"""The signal that ends a process which enters the kernel by another architecture; SEGV if the kernel does not
+have that entry."""
 
 _PROGRAM = Path(__file__).with_name("probe_calls_program.py")
 _SECONDS = 30.0
 _ANSWER_BYTES = 16 * 1024
 _DEADLINE_SECONDS = 0.05
-# A busy machine is late once; a deadline that is not kept is late every time.
+# A busy machine may be late once. A deadline that is not enforced is late every time.
 _LATE_SECONDS = 2.0
 _TRIES = 3
 _HINT = "run again; no weaker class is taken for it"
@@ -36,10 +37,10 @@ async def tried_calls(launcher: Launcher, machine: Machine) -> dict[str, bool]:
     request = {"mode": "calls", "landlock_abi": machine.landlock_abi, "library": library}
     end, said = await _ran(launcher, request, _SECONDS)
     answer, _, more = said.partition(b"\n")
-    # A library that was executed says which one it is.
+    # A library that is executed prints its name and version.
     reached = {**_answered(answer, end), "exec-library": bool(more)}
     for name, signals in DOORS.items():
-        # An architecture that has no second door needs no guard there.
+        # Other architectures have no second entry into the kernel, so there is nothing to refuse.
         reached[name] = machine.architecture == "x86_64" and not await _ended_by(launcher, name, signals)
     reached["deadline"] = not await _deadline_is_kept(launcher)
     return reached
@@ -51,7 +52,7 @@ async def _ended_by(launcher: Launcher, mode: str, signals: tuple[str, ...]) -> 
 
 
 async def _deadline_is_kept(launcher: Launcher) -> bool:
-    """Say whether a process that waits is ended when its time is up, by our own clock."""
+    """Return whether a process that waits is ended when its time is over, by the harness's own clock."""
     loop = asyncio.get_running_loop()
     for _ in range(_TRIES):
         began = loop.time()
@@ -77,7 +78,7 @@ async def _ran(launcher: Launcher, request: dict[str, Any], seconds: float) -> t
 
 
 def _answered(answer: bytes, end: ProcessEnd) -> dict[str, bool]:
-    """Read what the second probe says."""
+    """Read the answer of the second probe."""
     try:
         document = decode_json(answer, _ANSWER_BYTES) if end.exit_code == 0 else None
     except DecodingRefused:
@@ -89,7 +90,7 @@ def _answered(answer: bytes, end: ProcessEnd) -> dict[str, bool]:
 
 
 def _executable_library() -> str | None:
-    """Name a library that is a program, too: the C library often is one."""
+    """Return the path of a library that is also a program: the C library often is one."""
     lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     found = (line.split(None, 5)[-1] for line in lines if line.endswith("/libc.so.6"))
     return next((path for path in found if os.access(path, os.X_OK)), None)

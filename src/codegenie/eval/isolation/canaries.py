@@ -1,8 +1,8 @@
-"""What the harness plants for the probe to find, and what of it was found, as the harness itself sees it.
+"""The canaries that the harness plants for the probe, and which of them were reached, as the harness sees it.
 
-The probe's word alone is not enough: a listener knows what arrived, and a directory what was written into it.
-Each probe has canaries of its own and a secret word for each listener. Any user of the machine can connect to
-a port, so only a peer that says the word was the probe.
+The probe's own answer is not enough: a listener knows what arrived, and a directory shows what was written
+into it. Each probe has its own canaries and a secret token for each listener. Any user of the machine can
+connect to a port, so only a peer that sends the token was the probe.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ from codegenie.eval.system.files import write_private
 from codegenie.eval.system.removal import for_entries, remove_tree
 from codegenie.eval.system.supervisor import real_interpreter
 
-# A file that everybody may read, whoever they are: what hides it is not a permission.
+# Files that every user may read: if one is hidden, a permission is not the cause.
 _SYSTEM_FILES = ("/etc/passwd", "/etc/hosts", "/etc/os-release", "/proc/version")
 _SYSTEM_DIRECTORIES = ("/boot", "/etc", "/mnt", "/proc", "/root", "/run", "/srv", "/sys", "/usr/bin", "/var")
 _LOOKED_INTO = 16
 _STANDARD_LIBRARY = os.path.dirname(os.path.realpath(os.__file__))
-# The kernel takes 107 bytes; a longer path is reached through the descriptor of its directory.
+# The kernel accepts 107 bytes. A longer path is reached through the descriptor of its directory.
 _UNIX_PATH_CHARACTERS = 100
 _TOUCHED_MODE = 0o600
-# More than can wait at a listener at once, connections as well as datagrams.
+# More connections or datagrams than can wait at a listener at once.
 _MOST_CALLERS = 2_048
 _WORD_BYTES = 16
 _REMEDIES = {
@@ -48,17 +48,20 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """The canaries of one probe: the request that names them, and who notices when one is reached."""
+    """The canaries of one probe: the request that names them, and the checks that notice a visit."""
 
     request: bytes
     listeners: dict[str, socket.socket]
     words: dict[str, str]
     witnesses: dict[str, Callable[[], bool]]
-    # Held, so that it stays where the request says that it is.
+    # Kept alive, so that it stays at the address that the request names.
     memory: object
 
     def witnessed(self) -> dict[str, bool]:
-        """Say of each canary that has a witness whether it was reached. Ask when the probe has ended."""
+        """Return for each canary with a witness whether it was reached. Call this after the probe has ended.
+
+        Raises IsolationNotProved if other peers flood a listener.
+        """
         called = {
             name: _heard(listener, self.words[name].encode(), name)
             for name, listener in self.listeners.items()
@@ -68,7 +71,7 @@ class Canaries:
 
 @contextmanager
 def planted(run_directory: Path) -> Iterator[Canaries]:
-    """Plant canaries for one probe; nothing is left of them."""
+    """Plant canaries for one probe, and remove them afterwards. Raises IsolationNotProved if it cannot."""
     with ExitStack() as held:
         try:
             canaries = _plant(held, str(run_directory))
@@ -83,8 +86,8 @@ def planted(run_directory: Path) -> Iterator[Canaries]:
 
 def _plant(held: ExitStack, run_directory: str) -> Canaries:
     token, name = os.urandom(16).hex(), os.urandom(16).hex()
-    # Where rooms lie, and named as they are: to a probe this is a sibling's. Others can see names, in a
-    # directory or in /proc/net/unix, so that nothing is proved by knowing them.
+    # This directory lies beside the rooms and is named like one: for a probe it is the room of another case.
+    # Other processes can see names, in a directory or in /proc/net/unix, so knowing a name proves nothing.
     sibling = f"{run_directory}/rubric-{name[:16]}"
     os.mkdir(sibling, 0o700)
     held.callback(remove_tree, sibling, for_entries(64))
@@ -128,7 +131,7 @@ def _plant(held: ExitStack, run_directory: str) -> Canaries:
 
 
 def _harness(held: ExitStack, token: str) -> dict[str, Any]:
-    """Plant what lies behind a descriptor of our own process, and name the process."""
+    """Plant a canary behind a descriptor of our own process, and name the process."""
     descriptor = os.memfd_create("canary", os.MFD_CLOEXEC)
     held.callback(os.close, descriptor)
     os.write(descriptor, token.encode())
@@ -140,7 +143,7 @@ def _harness(held: ExitStack, token: str) -> dict[str, Any]:
 
 
 def _surroundings(name: str) -> dict[str, Any]:
-    """Name what is there without us, and the sizes that have to be an end."""
+    """Return what exists on every machine, and the sizes that a limit must refuse."""
     shared = tempfile.gettempdir()
     there = os.stat(shared)
     return {
@@ -157,13 +160,13 @@ def _surroundings(name: str) -> dict[str, Any]:
 
 
 def _absent_in_a_world_of_its_own() -> list[str]:
-    """Name directories of every system that no interpreter lies below, and that a new root does not have."""
+    """Return directories that every host has and a new root has not; no interpreter lies below them."""
     ours = (real_interpreter(), _STANDARD_LIBRARY)
     return [path for path in _SYSTEM_DIRECTORIES if not any(each.startswith(f"{path}/") for each in ours)]
 
 
 def _files_of_packages() -> list[str]:
-    """Name a file of each directory of packages below the library, where there is one."""
+    """Return one file of each package directory below the library, if it has any."""
     found = []
     for name in ("site-packages", "dist-packages"):
         for directory, _, files in itertools.islice(os.walk(f"{_STANDARD_LIBRARY}/{name}"), _LOOKED_INTO):
@@ -194,7 +197,7 @@ def _path_listener(held: ExitStack, path: str) -> socket.socket:
 
 
 def _heard(listener: socket.socket, word: bytes, name: str) -> bool:
-    """Say whether somebody came who knows the word; what was sent is there when its sender has ended."""
+    """Return whether a peer sent the token. A message has arrived when its sender has ended."""
     for _ in range(_MOST_CALLERS):
         try:
             said = _next_said(listener, len(word))
@@ -209,7 +212,7 @@ def _heard(listener: socket.socket, word: bytes, name: str) -> bool:
 
 
 def _next_said(listener: socket.socket, size: int) -> bytes:
-    """Return what the next caller said; raises where nobody waits."""
+    """Return what the next peer sent; raises OSError if no peer waits."""
     if listener.type == socket.SOCK_DGRAM:
         return listener.recv(size)
     with listener.accept()[0] as caller:

@@ -1,4 +1,4 @@
-"""What a child is given: an environment built from nothing, and limits that it cannot raise."""
+"""The settings of a child: an environment that inherits nothing, and limits that it cannot raise."""
 
 import math
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ SCRUBBED_ENV: Mapping[str, str] = MappingProxyType(
         "PATH": "/usr/bin:/bin",
     }
 )
-"""All that a rubric child inherits, beside TMPDIR (ADR-0001). Nothing is copied from the harness."""
+"""The whole environment of a rubric except TMPDIR (ADR-0001). No variable is copied from the harness."""
 
 
 def rubric_environment(directory: str) -> dict[str, str]:
@@ -35,7 +35,7 @@ def rubric_limits() -> dict[str, int]:
 
 
 def shared_tasks() -> dict[str, int]:
-    """Return the limit of processes where the kernel counts the whole user: some are left for others."""
+    """Return the limit on processes if the kernel counts them per user: some are left for other programs."""
     most = most_tasks()
     return {} if most is None else {"RLIMIT_NPROC": most}
 
@@ -46,17 +46,17 @@ def case_limits(seconds: float) -> dict[str, int]:
 
 
 def confined_limits(isolation_class: IsolationClass) -> dict[str, int]:
-    """Return the limits of a confined rubric, those of its private directory among them."""
-    # In a user namespace of its own only its own threads count, beside the zygote and itself.
+    """Return the limits of a confined rubric, including those of its private directory."""
+    # In its own user namespace only the zygote, the rubric and the rubric's threads count.
     threads = {"RLIMIT_NPROC": LIMITS.child_threads + 2} if isolation_class == "namespace" else shared_tasks()
     return {
         **threads,
         **rubric_limits(),
-        # A core of one byte: no file is that small, and for a program that collects cores it means none.
+        # One byte: no core file is that small, and a core collector reads this limit as "no core".
         "RLIMIT_CORE": 1,
         # The kernel counts these for the whole user, over all namespaces.
         "RLIMIT_SIGPENDING": LIMITS.child_pending_signals,
-        # Locked memory could not be taken back from it; a mapping can be locked without a call that says so.
+        # The kernel cannot take locked memory back. A mapping can be locked without a call of `mlock`.
         "RLIMIT_MEMLOCK": 0,
         "scratch_bytes": LIMITS.scratch_bytes,
         "scratch_entries": LIMITS.scratch_entries,

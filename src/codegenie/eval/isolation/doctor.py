@@ -1,4 +1,4 @@
-"""Prove every class on this machine, one after the other, and say of the others what they lack."""
+"""Tries to prove every class on this machine, one after the other, and says what an unproved class lacks."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from codegenie.eval.models import IsolationClass, Spawn
 
 
 async def diagnose(machine: Machine, run_directory: Path, spawn: Spawn = "zygote") -> list[ClassFinding]:
-    """Return what came of each class, strongest first."""
+    """Return the result of each class, strongest first."""
     return [await _finding(each, machine, run_directory, spawn) for each in STRONGEST_FIRST]
 
 

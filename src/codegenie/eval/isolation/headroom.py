@@ -1,7 +1,7 @@
-"""How many processes and threads the user of this run may still have, and how many the run may need.
+"""How many more processes and threads the user of this run may start, and how many the run may need.
 
-The kernel counts every thread of a user, over all namespaces, against `ulimit -u`. A run that could use up
-what is left would lose cases, and other programs of the user with it: it is refused before its first case.
+The kernel counts every thread of a user, over all namespaces, against `ulimit -u`. A run that could reach
+this limit would lose cases, and other programs of the user would fail. It is refused before its first case.
 """
 
 import os
@@ -15,20 +15,20 @@ from codegenie.eval.isolation.confinement.namespaces import USER
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.system.scheduling import process_numbers
 
-# For each rubric its threads, itself and its zygote or keeper; for each agent its keeper and itself.
+# A rubric needs its threads, itself and its zygote or supervisor; an agent needs itself and a supervisor.
 _TASKS_OF_A_SLOT = LIMITS.child_threads + 4
-# The guardian, and what the proof starts.
+# The guardian and the processes of the proof.
 _TASKS_OF_A_RUN = 8
 
 
 def most_tasks(kept: int = LIMITS.user_tasks_kept) -> int | None:
-    """Return how many tasks a user may have for a process to start one more; the rest is kept for others."""
+    """Return the number of tasks from which on a run starts no more; the rest is for other programs."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     return None if soft == resource.RLIM_INFINITY else max(soft - kept, 1)
 
 
 def check_headroom(asked_for: str, slots: int) -> None:
-    """Refuse a run of so many rubrics at once if its user may not have as many processes as that can take."""
+    """Raise HarnessFailure if a run with this many slots can need more processes than its user may start."""
     user, most = _who_is_counted(asked_for), most_tasks()
     if user is None or most is None:
         return
@@ -43,7 +43,7 @@ def check_headroom(asked_for: str, slots: int) -> None:
 
 
 def _who_is_counted(asked_for: str) -> int | None:
-    """Return the user whose processes the kernel will count: rubrics of root have one of their own."""
+    """Return the user whose processes the kernel will count. Rubrics of root run as a user of their own."""
     user = os.getuid()
     if user != 0 or not _is_root_of_the_machine():
         return user
@@ -51,7 +51,7 @@ def _who_is_counted(asked_for: str) -> int | None:
 
 
 def _is_root_of_the_machine() -> bool:
-    """Whether user 0 is root outside as well: in a container it may be an ordinary user, and is counted."""
+    """Whether user 0 is root outside as well. In a container it may be an ordinary user with a limit."""
     with suppress(OSError):
         return Path("/proc/self/uid_map").read_text(encoding="ascii").split()[:2] == ["0", "0"]
     return True

@@ -1,4 +1,4 @@
-"""Keeps the memory and the environment of this process from other programs of its user, while a run lasts.
+"""Hides the memory and the environment of this process from other programs of its user during a run.
 
 An agent is such a program. The kernel then denies it `/proc/PID/environ`, `/proc/PID/mem`, `/proc/PID/root`
 and ptrace (PR_SET_DUMPABLE 0). An agent that runs as root is not stopped by this.
@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from codegenie.eval.isolation.confinement import syscalls
 
 _lock = threading.Lock()
-# One property of the whole process: several runs in it, in one or more threads, are counted.
+# This is one property of the whole process. Several runs in it, in one or more threads, are counted.
 _runs_under_way = 0
 
 
 def hide() -> None:
-    """Hide this process until `unhide` was called as often as this."""
+    """Hide this process until `unhide` was called as often as `hide`."""
     _count(1)
 
 
@@ -27,7 +27,7 @@ def unhide() -> None:
 
 @contextmanager
 def seen() -> Iterator[None]:
-    """Let the probe of a proof look into this process: its control has to succeed."""
+    """Let the probe of a proof inspect this process: the control of the proof has to succeed."""
     with _lock:
         _set_dumpable(dumpable=True)
     try:

@@ -1,4 +1,4 @@
-"""How a program is run in a room, by class: as a plain child, or confined."""
+"""Launchers run a program in a room: as a plain child, or confined, depending on the class."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ _ARGV = ("-s", "-S", "-B", "rubric.py")
 
 
 class Launcher(Protocol):
-    """Runs `rubric.py` of a room, in one class of isolation."""
+    """Runs the `rubric.py` of a room in one class of isolation."""
 
     isolation_class: IsolationClass
     wants_parcel: bool
@@ -44,11 +44,11 @@ class Launcher(Protocol):
     async def launch(
         self, room: Room, streams: Streams, seconds: float, watch: Watch | None = None
     ) -> ProcessEnd:
-        """Run it to the end of its whole tree; `watch` hears its number as the host counts."""
+        """Run it to the end of its whole process tree; `watch` gets its process number on the host."""
         ...
 
     def divide(self, slots: int) -> None:
-        """Divide the machine among so many rubrics at once."""
+        """Divide the machine among this many rubrics at once."""
         ...
 
     async def close(self) -> None:
@@ -70,11 +70,11 @@ class PlainLauncher:
         self._share: dict[str, int] = {}
 
     async def open(self) -> None:
-        """Start the first keeper now: it removes the directory should the harness die before any case."""
+        """Start the first supervisor now: it removes the directory if the harness dies before any case."""
         await self._keepers.open()
 
     def divide(self, slots: int) -> None:
-        """Give each of so many rubrics at once a share of the memory."""
+        """Give each of this many rubrics at once a share of the memory."""
         self._share = {"RLIMIT_AS": memory_share(slots)}
 
     def room(self, files: Sequence[tuple[str, bytes]]) -> AbstractContextManager[Room]:
@@ -84,7 +84,7 @@ class PlainLauncher:
     async def launch(
         self, room: Room, streams: Streams, seconds: float, watch: Watch | None = None
     ) -> ProcessEnd:
-        """Run it as a child of a keeper."""
+        """Run it as a child of a supervisor."""
         directory = str(room)
         request = ProcessRequest(
             argv=self._argv,
@@ -95,17 +95,17 @@ class PlainLauncher:
             limits=case_limits(seconds) | shared_tasks() | self._share,
             patient=True,
         )
-        del watch  # nothing is claimed of a plain child, so nothing has to be looked at
+        del watch  # this class claims no confinement, so there is nothing to inspect
         async with self._keepers.borrowed() as keeper:
             return await keeper.run(request)
 
     async def close(self) -> None:
-        """End the keepers."""
+        """End the supervisors."""
         await self._keepers.close()
 
 
 class ConfinedLauncher:
-    """The classes `landlock` and `namespace`: a copy of a zygote that has given up all it could."""
+    """The classes `landlock` and `namespace`: a copy of a zygote that has given up all rights it can."""
 
     def __init__(self, isolation_class: IsolationClass, spawn: Spawn, run_directory: Path) -> None:
         self.isolation_class = isolation_class
@@ -118,16 +118,19 @@ class ConfinedLauncher:
         self._share: dict[str, int] = {}
 
     async def open(self) -> None:
-        """Make the first zygote now: where none can be made the class does not exist."""
+        """Make the first zygote now: if none can be made, this machine does not have the class.
+
+        Raises IsolationUnavailable if the kernel lacks a call, HarnessFailure if a step failed this time.
+        """
         await self._zygotes.open()
 
     def divide(self, slots: int) -> None:
-        """Give each of so many rubrics at once processors of its own, where there are enough, and memory."""
+        """Give each of this many rubrics a share of memory and, if there are enough, its own processors."""
         self._processors = Processors(slots)
         self._share = {"RLIMIT_AS": memory_share(slots)}
 
     def room(self, files: Sequence[tuple[str, bytes]]) -> AbstractContextManager[Room]:
-        """Give these files, in the form that the class takes."""
+        """Give a room with these files: packed or as a directory, as the class needs it."""
         return parcel_of(files) if self.wants_parcel else directory_with(self._run_directory, files)
 
     async def launch(
@@ -152,7 +155,7 @@ class ConfinedLauncher:
 
 
 async def _watched(zygote: Zygote, running: "asyncio.Task[ProcessEnd]", watch: Watch) -> ProcessEnd:
-    """Tell the watch the number of the copy as soon as there is one."""
+    """Call `watch` with the number of the copy as soon as it exists."""
     try:
         while not running.done():
             if copies := zygote.copies():
@@ -181,7 +184,7 @@ def _descriptor_of(room: Room) -> Iterator[int]:
 
 @contextmanager
 def parcel_of(files: Sequence[tuple[str, bytes]]) -> Iterator[int]:
-    """Give the descriptor of a parcel with these files."""
+    """Give the descriptor of a packed tree with these files."""
     with stream_file() as descriptor:
         packer = Packer(descriptor)
         packer.ready(*packed(files))
@@ -191,7 +194,7 @@ def parcel_of(files: Sequence[tuple[str, bytes]]) -> Iterator[int]:
 
 @contextmanager
 def directory_with(parent: Path, files: Sequence[tuple[str, bytes]]) -> Iterator[Path]:
-    """Give a private directory with these files; it is removed with the directory of the run."""
+    """Give a private directory with these files; it is removed with the run directory."""
     place = parent / f"room-{os.urandom(8).hex()}"
     place.mkdir(mode=0o700)
     for name, content in files:
@@ -200,7 +203,7 @@ def directory_with(parent: Path, files: Sequence[tuple[str, bytes]]) -> Iterator
 
 
 async def open_launcher(isolation_class: IsolationClass, spawn: Spawn, run_directory: Path) -> Launcher:
-    """Return a launcher that is ready, or raise IsolationUnavailable where a call that it needs fails."""
+    """Return a launcher that is ready. Raises IsolationUnavailable if the kernel lacks a call it needs."""
     if isolation_class == "subprocess":
         plain = PlainLauncher(run_directory)
         await plain.open()

@@ -14,7 +14,7 @@ _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_VERSION_FLAG = 1
 _ARCHITECTURES = ("x86_64", "aarch64")
 _CONTAINER_MARKS = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
-# Where Landlock is the only wall it has to be the third version: before that a file could be cut to nothing.
+# Where Landlock is the only defense, version 3 is needed: older ones do not control truncation of files.
 LEAST_LANDLOCK_ABI: dict[IsolationClass, int] = {"landlock": 3, "namespace": 1}
 _OLDEST_KERNEL: dict[IsolationClass, str] = {"landlock": "6.2", "namespace": "5.14"}
 _CAP_SYS_PTRACE = 1 << 19
@@ -23,7 +23,7 @@ _LARGEST_SCOPE_FOR_TRACERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The settings that decide which class of isolation can be had; None where a kernel has no such thing."""
+    """The settings that decide which classes exist here; None if the kernel has no such setting."""
 
     system: str
     kernel: str
@@ -32,7 +32,7 @@ class Machine:
     # CAP_SYS_PTRACE, which root in a container does not have.
     traces_anybody: bool = False
     landlock_abi: int | None = None
-    # "absent" from the kernel, or "disabled" when it was started.
+    # "absent" if the kernel was built without it, "disabled" if it was not enabled at boot.
     landlock_problem: str | None = None
     seccomp: bool = False
     max_user_namespaces: int | None = None
@@ -43,13 +43,13 @@ class Machine:
 
     @property
     def hides_memory(self) -> bool:
-        """Whether the kernel keeps the memory of a process from its own children, whoever they are."""
+        """Whether the kernel hides the memory of a process even from the process's own children."""
         scope = self.yama_ptrace_scope or 0
         return scope > (_LARGEST_SCOPE_FOR_TRACERS if self.traces_anybody else 0)
 
 
 def this_machine() -> Machine:
-    """Look at the machine that we run on."""
+    """Describe the machine that we run on."""
     uname = os.uname()
     abi, problem = _landlock()
     status = _text("/proc/self/status")
@@ -71,18 +71,18 @@ def this_machine() -> Machine:
 
 
 def namespaces_are_switched_off() -> bool:
-    """Say whether a kind of namespace is set to none at all: the kernel then says that there is no room."""
+    """Return whether a kind of namespace has a maximum of 0: the kernel then answers ENOSPC."""
     kinds = ("user", "pid", "mnt", "net", "ipc", "uts")
     return any(_number(f"user/max_{kind}_namespaces") == 0 for kind in kinds)
 
 
 def proc_is_mounted() -> bool:
-    """Say whether processes can be looked at: set-up and proof both do."""
+    """Return whether processes can be inspected, which both set-up and proof do."""
     return os.path.exists("/proc/self/status")
 
 
 def lacks(machine: Machine) -> str | None:
-    """Say why no class above `subprocess` can exist here, whatever is tried; None where one may."""
+    """Return why no class above `subprocess` can exist here; None if one may exist."""
     if machine.system != "Linux":
         return f"{machine.system} has neither namespaces nor Landlock"
     if machine.architecture not in _ARCHITECTURES:
@@ -119,7 +119,7 @@ def _number(setting: str) -> int | None:
 
 
 def remedies(machine: Machine, isolation_class: IsolationClass) -> tuple[str, ...]:
-    """Say what would have to change here for a class that could not be proved, each with what to type."""
+    """Return what has to change here before a class can be proved, each with the command to type."""
     if isolation_class == "subprocess":
         return ()
     if machine.system != "Linux":

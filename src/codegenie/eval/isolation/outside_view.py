@@ -1,7 +1,7 @@
-"""What can be seen of a confined child from outside, while it waits: its own word is not enough.
+"""Checks of a confined child from outside, while it waits: its own answer is not enough.
 
-Every value is written here a second time, and not taken from where the confinement has it: what is forgotten
-there would be forgotten here, too.
+Every value is written here a second time and not imported from the confinement: what the confinement forgets
+would otherwise be forgotten here, too.
 """
 
 import os
@@ -13,8 +13,8 @@ _NAMESPACES = {"user": "user", "pid": "pid", "mount": "mnt", "network": "net", "
 _STREAMS = {"0", "1", "2"}
 _SECCOMP_FILTER = "2"
 _MIB = 1024 * 1024
-# The most that a rubric may have, soft and hard. The probe has a deadline of 30 s: so 32 s of a processor,
-# and 37 s before the hard limit.
+# The highest soft and hard limits of a rubric. The deadline of the probe is 30 s, so its soft limit of
+# processor time is 32 s and its hard limit is 37 s.
 _LIMITS = {
     "Max cpu time": (32, 37),
     "Max file size": (32 * _MIB, 32 * _MIB),
@@ -24,17 +24,17 @@ _LIMITS = {
     "Max pending signals": (64, 64),
     "Max locked memory": (0, 0),
 }
-# 16 threads, the first of them and the zygote. Only in a user namespace do no others count.
+# 16 threads, the main thread and the zygote. Only in a user namespace are no other processes counted.
 _LIMITS_OF_A_USER = {"Max processes": (18, 18)}
 _VARIABLES = {b"PYTHONHASHSEED", b"LC_ALL", b"PATH", b"TMPDIR"}
 _MASK = "0077"
 _NO_SIGNAL = 0
-# What the interpreter itself ignores: SIGPIPE and SIGXFSZ.
+# The signals that the interpreter itself ignores: SIGPIPE and SIGXFSZ.
 _IGNORED_SIGNALS = 1 << 12 | 1 << 24
 _CAP_SETPCAP = 1 << 8
 
 _ROOM = "/box/case"
-# 64 MiB and 4,096 entries beside the files of the case, which are few and small where the probe is the case.
+# 64 MiB and 4,096 entries, and some more for the files of the case; the probe has few and small files.
 _DISK_KIB = 65 * 1024
 _ENTRIES = 4_160
 _DEVICES = {"/dev/null", "/dev/zero", "/dev/urandom"}
@@ -46,7 +46,7 @@ Status = dict[str, list[str]]
 
 
 def seen_from_outside(pid: int) -> dict[str, bool]:
-    """Return for each outside check whether it holds; what cannot be seen does not."""
+    """Return for each outside check whether it holds. A check whose facts cannot be read does not hold."""
     status = _status(pid)
     if not status:
         return {}
@@ -64,7 +64,7 @@ def _of_rights(pid: int, status: Status) -> dict[str, bool]:
     bounded = _is_empty(status, "CapBnd")
     ours = _status(os.getpid())
     may_bound = bool(_bits(ours, "CapEff") & _CAP_SETPCAP)
-    # Whoever is not root keeps its groups, which nobody but root may give up.
+    # A process without root keeps its groups, because only root may drop them.
     superuser = os.geteuid() == 0
     return {
         "outside-seccomp": status.get("Seccomp") == [_SECCOMP_FILTER] and _filters(status) > _filters(ours),
@@ -97,7 +97,7 @@ def _of_mounts(text: str) -> dict[str, bool]:
     mounts = [line.split() for line in text.splitlines()]
     devices = {fields[4] for fields in mounts if fields[4].startswith("/dev/")}
     return {
-        # Seen here and not tried by the probe, which may not ask for the size of a disk.
+        # Read here and not tried by the probe, because the filter denies it `statfs`.
         "disk-total": 0 < _size_of_room(mounts, "size") <= _DISK_KIB,
         "disk-inodes": 0 < _size_of_room(mounts, "nr_inodes") <= _ENTRIES,
         "outside-mounts": _can_write_one_place(mounts),
@@ -108,7 +108,7 @@ def _of_mounts(text: str) -> dict[str, bool]:
 
 
 def _of_the_zygote(status: Status) -> dict[str, bool]:
-    """Look at the parent of the copy, as far as it lets itself be looked at."""
+    """Check the parent of the copy, as far as it can be inspected."""
     number = int(status["PPid"][0])
     return {
         "outside-zygote": _hides(number),
@@ -124,7 +124,7 @@ def _status(pid: int) -> Status:
 
 
 def _filters(status: Status) -> int:
-    """Count the filters of a process: in a container we have one ourselves, which is nobody's proof."""
+    """Count the filters of a process. In a container the harness has one, too, which proves nothing."""
     count = status.get("Seccomp_filters", [])
     return int(count[0]) if count and count[0].isdigit() else 0
 
@@ -137,7 +137,7 @@ def _text(pid: int, name: str) -> str:
 
 
 def _bits(status: Status, name: str) -> int:
-    """Return a set of bits; all of them where nothing is said."""
+    """Return a set of bits; all bits if the field is missing."""
     value = status.get(name, [])
     return int(value[0], 16) if len(value) == 1 else -1
 
@@ -147,7 +147,7 @@ def _is_empty(status: Status, name: str) -> bool:
 
 
 def _is_limited(text: str, limits: dict[str, tuple[int, int]]) -> bool:
-    """Say whether each of these limits is in force, the soft one and the hard one, which cannot be raised."""
+    """Return whether these limits are in force: the soft ones, and the hard ones, which cannot be raised."""
     found = {
         row[1]: (row[2], row[3]) for row in re.finditer(r"^(Max .+?) {2,}(\w+) +(\w+)", text, re.MULTILINE)
     }
@@ -156,7 +156,7 @@ def _is_limited(text: str, limits: dict[str, tuple[int, int]]) -> bool:
         for name, both in limits.items()
         for value, most in zip(found.get(name, ("unlimited", "unlimited")), both, strict=True)
     )
-    # A core of one byte is none, and tells a collector of cores so, which none at all does not.
+    # No core fits into one byte. A core collector obeys a limit of one byte, and ignores a limit of 0.
     no_collector = (
         found.get("Max core file size") == ("1", "1") or resource.getrlimit(resource.RLIMIT_CORE)[1] == 0
     )
@@ -164,11 +164,11 @@ def _is_limited(text: str, limits: dict[str, tuple[int, int]]) -> bool:
 
 
 def _variables(pid: int) -> set[bytes]:
-    """Name what stands in the environment that a process was started with."""
+    """Return the names of the variables that a process was started with."""
     try:
         raw = Path(f"/proc/{pid}/environ").read_bytes()
     except PermissionError:
-        # A child that nobody of its user may look into. The probe has looked at its variables itself.
+        # The child is hidden from other processes of its user. The probe has checked its variables itself.
         return set()
     except OSError:
         return {b"?"}
@@ -176,14 +176,14 @@ def _variables(pid: int) -> set[bytes]:
 
 
 def _has_no_memory_in_its_core(pid: int) -> bool:
-    """Say whether no kind of memory goes into a core: a collector on a socket heeds no limit of size."""
+    """Return whether a core contains no memory: a core collector on a socket ignores the limit of size."""
     kinds = _text(pid, "coredump_filter").strip()
     return bool(kinds) and not kinds.strip("0")
 
 
 def _leads_a_session(pid: int) -> bool:
     fields = _text(pid, "stat").rpartition(")")[2].split()
-    # Behind the name: state, parent, group, session, terminal.
+    # The fields after the name: state, parent, group, session, terminal.
     return fields[3:5] == [str(pid), "0"]
 
 
@@ -196,9 +196,9 @@ def _has_its_flags(fields: list[str]) -> bool:
 
 
 def _can_write_one_place(mounts: list[list[str]]) -> bool:
-    """Say whether all that is mounted is read-only, but for devices and one private place, without /proc."""
+    """Return whether all mounts are read-only except devices and one private directory, and none is /proc."""
     kinds = [fields[fields.index("-") + 1] for fields in mounts]
-    # A device is written to, and nothing is kept there.
+    # A write to one of these devices stores nothing.
     writable = [
         kind
         for fields, kind in zip(mounts, kinds, strict=True)
@@ -208,7 +208,7 @@ def _can_write_one_place(mounts: list[list[str]]) -> bool:
 
 
 def _size_of_room(mounts: list[list[str]], option: str) -> int:
-    """Return what the private place may hold by this option of its mount, 0 where nothing is said."""
+    """Return how much the private directory may hold by this option of its mount, 0 if it is not set."""
     for fields in mounts:
         found = re.search(rf"(?:^|,){option}=(\d+)k?(?:,|$)", fields[-1])
         if fields[4] == _ROOM and found:
@@ -220,14 +220,14 @@ def _has_only_streams(pid: int) -> bool:
     try:
         return set(os.listdir(f"/proc/{pid}/fd")) <= _STREAMS
     except PermissionError:
-        # A child that nobody of its user may look into. The probe has counted its descriptors itself.
+        # The child is hidden from other processes of its user. The probe has counted its descriptors itself.
         return True
     except OSError:
         return False
 
 
 def _hides(pid: int) -> bool:
-    """Say whether what describes a process belongs to root, so that its user cannot look into it."""
+    """Return whether the /proc files of a process belong to root, so that its user cannot inspect it."""
     uids = _status(pid).get("Uid", [])
     try:
         owner = os.stat(f"/proc/{pid}/environ").st_uid
@@ -237,7 +237,7 @@ def _hides(pid: int) -> bool:
 
 
 def _open_paths(pid: int) -> list[str]:
-    """Return what the descriptors of a process lead to, nothing where it does not let us look."""
+    """Return the paths behind the descriptors of a process; none if it cannot be inspected."""
     try:
         return [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
     except OSError:

@@ -1,11 +1,10 @@
 """The second probe: system calls, one by one, that a filter must refuse or must let through.
 
-A program of its own, standard library only, imported by nobody. It runs as `rubric.py` in a room of the class
-that is to be proved, some times before the first probe, each time for one thing that the request names: to
-try calls, to go through the door of another architecture, which must end it, or to wait for its deadline.
-Every call has arguments that the kernel refuses by another error than a filter does, so that nothing is
-changed where one gets through. The numbers are written a second time: one that is wrong in the filter must
-not be wrong here, too.
+This file is a program; it uses the standard library only, and no module imports it. It runs as `rubric.py` in
+a room of the class to be proved, several times before the first probe. Each request names one thing to do:
+try calls, enter the kernel by another architecture, which must end it, or wait for its deadline. Every call
+has arguments that the kernel refuses with another error than a filter, so a call that gets through changes
+nothing. The numbers are written a second time: a wrong number in the filter must not be wrong here, too.
 """
 
 import contextlib
@@ -46,7 +45,7 @@ _COLUMN = {"x86_64": 1, "aarch64": 2}
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.syscall.restype = ctypes.c_long
 _BAD = -1
-# What a filter answers; whatever else a call says, the kernel has looked at it.
+# The answers of a filter; any other answer comes from the kernel.
 _FILTERED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 _AF_UNIX, _AF_INET, _STREAM, _DATAGRAM = 1, 2, 1, 2
 _RLIMIT_CORE, _RLIMIT_NOFILE = 4, 7
@@ -74,18 +73,18 @@ _NUMBER = _numbers()
 
 
 def _raw(number: int, *arguments: object) -> int:
-    # All six registers: what a call finds in those that are not given would be left to chance.
+    # All six registers are set, because a register that is not set holds a random value.
     given = [*arguments, *[0] * (6 - len(arguments))]
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in given]
     return int(_LIBC.syscall(ctypes.c_long(number), *words))
 
 
 def _through(name: str, *arguments: object) -> bool:
-    """Make a call that the kernel refuses, or that changes nothing; say whether it got to the kernel."""
+    """Make a call that the kernel refuses or that changes nothing; return whether it reached the kernel."""
     return _raw(_NUMBER[name], *arguments) >= 0 or ctypes.get_errno() not in _FILTERED
 
 
-# What is on no list.
+# Calls that are on no list.
 
 _UNLISTED: dict[str, tuple[int, ...]] = {
     "accept": (_BAD,),
@@ -142,13 +141,13 @@ def _unlisted_calls() -> bool:
 
 
 def _absent_calls() -> bool:
-    """Make calls that a filter could not look into: it has to look as if the kernel did not have them."""
+    """Make calls whose arguments a filter cannot read: the filter must answer as if they did not exist."""
     found = _through("clone3", 0, 0) or _through("preadv2", _BAD) or _through("pwritev2", _BAD)
     return _through("statx", _BAD) or found
 
 
 def _newer_calls() -> bool:
-    """Numbers behind the last one that the filter knows; an older kernel does not have them anyway."""
+    """Try numbers after the last one that the filter knows; an older kernel does not have them anyway."""
     answers = [(_raw(number, _BAD, _BAD), ctypes.get_errno()) for number in range(463, 471)]
     return any(result >= 0 or error not in _FILTERED for result, error in answers)
 
@@ -158,7 +157,7 @@ def _setns() -> bool:
 
 
 def _keyring() -> bool:
-    # The keyring of this thread, which goes with it; the others live behind the same call.
+    # The keyring of this thread, which ends with the thread. Other keyrings are used by the same call.
     key = _raw(_NUMBER["add_key"], b"user", b"codegenie-probe", b"x", 1, _THREAD_KEYRING)
     if key > 0:
         _raw(_NUMBER["keyctl"], _KEYCTL_REVOKE, key)
@@ -188,37 +187,37 @@ def _statfs() -> bool:
 
 
 def _exec_interpreter() -> bool:
-    """Become another program, which nothing in a copy of a zygote has to; without a name none is found."""
+    """Execute another program, which a copy of a zygote never needs. Without a name the kernel finds none."""
     return _through("execve", 0, 0, 0)
 
 
-# What is free for some arguments only.
+# Calls that are allowed for some arguments only.
 
 
 def _huge_pages() -> bool:
-    # Of no length, so that none is taken from the pool where the call gets through.
+    # With length 0, so that no page is taken from the pool if the call gets through.
     return _through("mmap", 0, 0, 1, _MAP_HUGETLB, _BAD, 0)
 
 
 def _far_mapping() -> bool:
-    # Of no length, far from where anything of ours lies.
+    # With length 0, far from all mappings of this process.
     return _through("mmap", _FAR, 0, 1, _MAP_PRIVATE, _BAD, 0)
 
 
 def _argument_mremap() -> bool:
-    # To a fixed place, of no length.
+    # To a fixed address, with length 0.
     return _through("mremap", 0, 0, 0, _MREMAP_FIXED, _FAR)
 
 
 def _thread_number() -> bool:
-    """Find another number of this thread than its own: it would be that of a process of the host."""
+    """Look for a wrong number of this thread: it would be the number of a process of the host."""
     words = (ctypes.c_int32 * 256).from_address(threading.get_ident())
     number = threading.get_native_id()
     return threading.main_thread().native_id != number or number not in words
 
 
 def _argument_madvise() -> bool:
-    # Of no length: whoever may give this advice is told that it was taken.
+    # With length 0: the kernel reports success if this advice is allowed.
     return _raw(_NUMBER["madvise"], 0, 0, _MADV_PAGEOUT) >= 0
 
 
@@ -242,17 +241,17 @@ def _argument_socketpair() -> bool:
 def _argument_sendto() -> bool:
     address = ctypes.create_string_buffer(16)
     whole = _through("sendto", _BAD, 0, 0, 0, ctypes.byref(address), 16)
-    # An address whose lower half is nought: a filter that looks at one half takes it for none.
+    # The lower half of this address is 0: a filter that compares only one half takes it for a null pointer.
     return _through("sendto", _BAD, 0, 0, 0, 1 << 32, 16) or whole
 
 
 def _argument_fcntl() -> bool:
-    # Locks, the owner of a signal, and which one it is.
+    # Locks, the receiver of a signal, and the number of the signal.
     return any(_through("fcntl", _BAD, command, 0) for command in (5, 6, 7, 8, 10, 1024, 1033))
 
 
 def _argument_futex() -> bool:
-    # Not private; a filter says EAGAIN, and a call that is let through wakes nobody.
+    # Not private. The filter answers EAGAIN; a call that gets through wakes no thread.
     place = ctypes.c_uint32(0)
     return _raw(_NUMBER["futex"], ctypes.byref(place), _FUTEX_WAKE, 1) >= 0
 
@@ -269,14 +268,14 @@ def _argument_prlimit() -> bool:
     pair = (ctypes.c_uint64 * 2)()
     found = ctypes.byref(pair)
     of_another = _through("prlimit64", os.getpid(), _RLIMIT_NOFILE, 0, found)
-    # What is there is set again, which changes nothing.
+    # The current value is set again, which changes nothing.
     _raw(_NUMBER["prlimit64"], 0, _RLIMIT_CORE, 0, found)
     core = _through("prlimit64", 0, _RLIMIT_CORE, found, 0)
     return _through("setrlimit", _RLIMIT_CORE, found) or core or of_another
 
 
 def _argument_signals() -> bool:
-    # Nought is no signal; the group is ours alone.
+    # Signal 0 sends nothing; the process group contains only this process.
     return _through("kill", 0, 0) or _through("tgkill", _BAD, _BAD, 0)
 
 
@@ -284,11 +283,11 @@ def _argument_clone() -> bool:
     return _through("clone", _THREAD_FLAGS | _NEW_USER, 0, 0, 0, 0)
 
 
-# What Landlock decides.
+# Calls that Landlock decides about.
 
 
 def _device_call(want: Request) -> bool:
-    """Send a command to a device: Landlock says EACCES of it, and the device that it is no terminal."""
+    """Send a command to a device: Landlock answers EACCES, the device answers that it is not a terminal."""
     if (want["landlock_abi"] or 0) < _IOCTL_DEV_SINCE:
         return False
     device = os.open("/dev/zero", os.O_RDONLY)
@@ -299,7 +298,7 @@ def _device_call(want: Request) -> bool:
 
 
 def _exec_written(_want: Request) -> bool:
-    """Become what we wrote: it is no program, and the kernel says so where it may be executed."""
+    """Execute a file that we wrote. It is empty, so the kernel answers ENOEXEC if it may be executed."""
     os.close(os.open("written", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700))
     try:
         os.execve("./written", ["written"], {})  # noqa: S606 - the very try
@@ -310,7 +309,7 @@ def _exec_written(_want: Request) -> bool:
 
 
 def _free_calls() -> bool:
-    """Make calls that a rubric needs; each raises where it is refused."""
+    """Make calls that a rubric needs; each raises if it is refused."""
     one, other = socket.socketpair()
     with one, other, select.epoll() as waiting:
         waiting.poll(0)
@@ -349,7 +348,7 @@ def _tried(attempt: Callable[..., bool], *given: Request) -> bool:
 
 
 def try_calls(want: Request) -> None:
-    """Say of each name whether it got through; then try to become a library, which would write behind it."""
+    """Print for each name whether it got through; then try to execute a library, which would print more."""
     reached = {name: _tried(attempt) for name, attempt in (TRIES | FREE).items()}
     reached |= {name: _tried(attempt, want) for name, attempt in OF_LANDLOCK.items()}
     os.write(1, json.dumps(reached).encode() + b"\n")
@@ -359,19 +358,19 @@ def try_calls(want: Request) -> None:
 
 
 def enter_old_door(_want: Request) -> None:
-    """Ask for our number by the door of the 32-bit kernel; a filter ends us there, and so does no door."""
+    """Ask for our number by the 32-bit entry of the kernel; a filter, or a kernel without it, ends us."""
     with mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as code:
         code.write(bytes.fromhex("b814000000cd80c3"))  # mov eax, 20; int 0x80; ret
         ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
 
 
 def enter_x32(_want: Request) -> None:
-    """Ask for it by an x32 number."""
+    """Ask for our number by an x32 call number."""
     _raw(_X32 | 39)
 
 
 def wait_for_the_deadline(_want: Request) -> None:
-    """Wait for longer than any proof takes."""
+    """Wait longer than any proof takes."""
     time.sleep(600)
 
 

@@ -1,11 +1,11 @@
-"""The probe: tries to reach what the harness has planted, and says what it reached.
+"""The probe: it tries to reach what the harness has planted, and reports what it reached.
 
-A program of its own, standard library only, imported by nobody. It runs as `rubric.py` in a room, once
-without any confinement and once in the class that is to be proved (ADR-0021). One JSON request on stdin says
-what was planted; one JSON document on stdout says of each name whether it was reached. What goes wrong with a
-try did not reach anything: the run without confinement shows that it can succeed.
+This file is a program; it uses the standard library only, and no module imports it. It runs as `rubric.py` in
+a room, once without any confinement and once in the class to be proved (ADR-0021). One JSON request on stdin
+says what was planted; one JSON document on stdout says for each name whether it was reached. A try that fails
+in any way has reached nothing: the run without confinement shows that the try can succeed.
 
-In between it writes one newline and waits for a byte behind the request, while the harness looks at it from
+In between it writes one newline and waits for a byte after the request, while the harness inspects it from
 outside. No try has an effect that outlives the probe.
 """
 
@@ -28,17 +28,17 @@ Try = Callable[[Request], bool]
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_GET_NO_NEW_PRIVS, _PTRACE_PEEKDATA = 39, 2
 _CAPABILITY_VERSION_3, _CLONE_NEWUSER = 0x20080522, 0x10000000
-# All that a rubric has in its environment, beside TMPDIR. Written a second time, as everything is here.
+# The whole environment of a rubric except TMPDIR. It is written a second time, like every value here.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
-# Devices beside those three that a rubric may have.
+# Devices other than the three that a rubric may have.
 _DEVICES = ("full", "fuse", "kmsg", "kvm", "mem", "net/tun", "ptmx", "random", "tty")
 _WAIT_SECONDS, _PATIENCE_SECONDS, _UNIX_PATH_CHARACTERS = 10.0, 2.0, 100
-# A filter answers with one of these; whatever else a call says, the kernel has looked at it.
+# The answers of a filter; any other answer comes from the kernel.
 _FILTERED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
 def _got_through(result: int) -> bool:
-    """Say whether a call that was made to fail failed in the kernel, and not at a filter before it."""
+    """Return whether a call that must fail was refused by the kernel itself, and not by a filter."""
     return result >= 0 or ctypes.get_errno() not in _FILTERED
 
 
@@ -74,7 +74,7 @@ def _process_vm_read(want: Request) -> bool:
 
 
 def _ptrace(want: Request) -> bool:
-    # Of a process that is not traced, so that the harness is not stopped: the kernel says ESRCH.
+    # The harness is not traced, so this call does not stop it: the kernel answers ESRCH.
     return _got_through(_LIBC.ptrace(_PTRACE_PEEKDATA, want["pid"], None, None))
 
 
@@ -150,7 +150,7 @@ def _write_shared_directory(want: Request) -> bool:
     directory = os.open(want["shared_directory"], os.O_RDONLY | os.O_DIRECTORY)
     try:
         there = os.fstat(directory)
-        # A directory of the same name that is our own is not the one outside.
+        # Our own directory of the same name does not count: it is not the one of the host.
         if [there.st_dev, there.st_ino] != want["shared_identity"]:
             return False
         os.close(os.open(want["shared_name"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory))
@@ -179,7 +179,7 @@ def _truncate_outside(want: Request) -> bool:
 
 
 def _said(word: str, family: int, kind: int, address: Any) -> bool:  # noqa: ANN401 - as the family has it
-    """Say a word that only the harness and this probe know."""
+    """Send a token that only the harness and this probe know."""
     with socket.socket(family, kind) as line:
         line.settimeout(_PATIENCE_SECONDS)
         line.connect(address)
@@ -230,7 +230,7 @@ def _fork(_want: Request) -> bool:
 
 
 def _large_allocation(want: Request) -> bool:
-    # Only to be read: how much may be promised for writing is a setting of the machine, and no limit of ours.
+    # A read-only mapping: a setting of the machine, and not our limit, decides about writable memory.
     mmap.mmap(-1, want["memory_bytes"], mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ).close()
     return True
 
@@ -239,7 +239,7 @@ def _large_file(want: Request) -> bool:
     descriptor = os.open("large", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.unlink("large")
-        # One byte behind a hole: the limit is on the place, and nothing is filled.
+        # One byte after a hole: the limit counts the offset, and the disk is not filled.
         return os.pwrite(descriptor, b"x", want["file_bytes"]) == 1
     finally:
         os.close(descriptor)
@@ -250,7 +250,7 @@ def _memfd(_want: Request) -> bool:
     return True
 
 
-# What it is given.
+# What the probe is given.
 
 
 def _environment(_want: Request) -> bool:
@@ -291,7 +291,7 @@ def _unshare_user(_want: Request) -> bool:
 
 
 def _named(*attempts: Try) -> dict[str, Try]:
-    """Give attempts the names that they go by in a proof."""
+    """Return attempts by the names that they have in a proof."""
     return {attempt.__name__.strip("_").replace("_", "-"): attempt for attempt in attempts}
 
 
@@ -304,7 +304,7 @@ _OF_FILES |= _named(_chmod_outside, _utime_outside, _truncate_outside)
 _OF_NETWORK = _named(_tcp_connect, _udp_send, _unix_socket, _abstract_socket, _netlink_socket)
 _OF_SIZE = _named(_fork, _large_allocation, _large_file, _memfd)
 _OF_KERNEL = _named(_hostname, _new_privileges, _capabilities)
-# Descriptors first: no try has opened anything yet.
+# Descriptors come first, because no try has opened a file yet.
 TRIES = (
     _named(_descriptors, _environment, _open_room)
     | _OF_HARNESS
@@ -313,7 +313,7 @@ TRIES = (
     | _OF_SIZE
     | _OF_KERNEL
 )
-# They change what the probe is, and so come when the harness has looked at it.
+# These change the probe itself, so they come after the harness has inspected it.
 LAST_TRIES = _named(_unshare_user)
 SHELL = "exec-shell"
 
@@ -343,7 +343,7 @@ def _socket_pair(_want: Request) -> bool:
 
 
 def _random(_want: Request) -> bool:
-    return len(os.urandom(8)) == 8  # noqa: PLR2004 - as many as were asked for
+    return len(os.urandom(8)) == 8  # noqa: PLR2004 - the number that was asked for
 
 
 def _own_source(_want: Request) -> bool:
@@ -355,13 +355,13 @@ def _system_calls(_want: Request) -> bool:
     return bool(_LIBC.getpid() == os.getpid())
 
 
-# Without system calls of its own the probe would fail for want of a way to try.
+# Without its own system calls the probe would fail because it has no way to try.
 OPEN = _named(_working_directory, _socket_pair, _random, _own_source, _system_calls, _thread_of_its_own)
 RELEASED = "released"
 
 
 def tried(attempt: Try, want: Request) -> bool:
-    """Make one attempt; what goes wrong with it did not reach anything."""
+    """Make one attempt; an attempt that fails in any way has reached nothing."""
     try:
         return attempt(want)
     except (OSError, ValueError, LookupError, AttributeError, MemoryError, RuntimeError):
@@ -369,7 +369,7 @@ def tried(attempt: Try, want: Request) -> bool:
 
 
 def wait_for_release(position: int) -> bool:
-    """Say that we are ready to be looked at, and wait for the byte behind the request."""
+    """Report that we are ready for inspection, and wait for the byte after the request."""
     os.write(1, b"\n")
     deadline = time.monotonic() + _WAIT_SECONDS
     while not os.pread(0, 1, position) and time.monotonic() < deadline:
@@ -378,13 +378,13 @@ def wait_for_release(position: int) -> bool:
 
 
 def main() -> None:
-    """Try everything, let the harness look, and answer."""
+    """Try everything, wait while the harness inspects us, and answer."""
     line = os.pread(0, 1 << 16, 0).partition(b"\n")[0]
     want: Request = json.loads(line)
     reached = {name: tried(attempt, want) for name, attempt in (TRIES | OPEN).items()}
     reached[RELEASED] = wait_for_release(len(line) + 1)
     reached |= {name: tried(attempt, want) for name, attempt in LAST_TRIES.items()}
-    # A shell that can be started gives the answer in our place.
+    # If a shell can be started, it prints the answer instead of us.
     shell = json.dumps({**reached, SHELL: True})
     with contextlib.suppress(OSError):
         os.execve("/bin/sh", ["sh", "-c", 'printf %s "$1"', "sh", shell], {})  # noqa: S606 - the very try

@@ -1,7 +1,7 @@
-"""Proof of an isolation class at start: a probe goes the way of every rubric and reaches nothing (ADR-0021).
+"""Proof of an isolation class at start: a probe is started like a rubric and must reach nothing (ADR-0021).
 
-The same probe without confinement must reach every canary, or "blocked" would prove nothing. And the harness
-looks at the confined probe from outside, while it waits.
+The same probe without confinement must reach every canary, or "blocked" would prove nothing. The harness also
+inspects the confined probe from outside, while it waits.
 """
 
 import asyncio
@@ -34,15 +34,16 @@ from codegenie.eval.system.supervisor import ProcessEnd
 STRONGEST_FIRST: tuple[IsolationClass, ...] = ("namespace", "landlock", "subprocess")
 
 OF_ZYGOTES = frozenset({"exec-interpreter", "far-mapping"})
-"""What only a copy of a zygote must not do. On no list: a record does not say how its copies were made."""
+"""Probes that must fail in a copy of a zygote only. No record lists them, because a record does not say how
+its copies were made."""
 
 OF_CALLS = frozenset({"free-calls"})
-"""What only the second probe says, which the control does not send."""
+"""Names in the answer of the second probe, which is not run for the control."""
 
 _MEMORY_PROBES = frozenset({"harness-memory", "process-vm-read"})
 
 _PROBE_PROGRAM = Path(__file__).with_name("probe_program.py")
-# The probe takes milliseconds, under load much longer; only a hang takes as long as this.
+# The probe takes milliseconds, and much longer under load. Only a hang takes as long as this.
 _SECONDS = 30.0
 _ANSWER_BYTES = 64 * 1024
 _COMPLAINT_BYTES = 4 * 1024
@@ -60,19 +61,19 @@ _REMEDIES = {
     "large-allocation": "the shell limits memory to less than a rubric may have: `ulimit -v unlimited`",
     "large-file": "the shell limits files to less than a rubric may write: `ulimit -f unlimited`",
 }
-"""What usually keeps a control from its canary, and what to do about it."""
+"""What to do about the usual reasons why a control does not reach its canary."""
 _AGAIN = "the machine is busy, or somebody ends our processes: run again"
 
 Outside = Callable[[int], Mapping[str, bool]]
-"""Looks at a process from outside: for each check whether it holds."""
+"""Inspects a process from outside, and returns for each check whether it holds."""
 
 Planter = Callable[[Path], AbstractContextManager[Canaries]]
-"""Plants canaries for one probe below the directory of the run."""
+"""Plants canaries for one probe below the run directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Probed:
-    """What one probe reached by its own word and by that of a witness, and how it looked from outside."""
+    """What one probe reached by its own report and by that of a witness, and the checks from outside."""
 
     said: Mapping[str, bool]
     witnessed: Mapping[str, bool]
@@ -80,12 +81,12 @@ class _Probed:
 
     @property
     def surely_reached(self) -> dict[str, bool]:
-        """Where there is a witness, only its word: who sends to nobody may well believe that it arrived."""
+        """What was reached for certain. A witness outweighs the probe, which cannot know what arrived."""
         return {**self.said, **self.witnessed}
 
     @property
     def perhaps_reached(self) -> dict[str, bool]:
-        """What was reached by either word."""
+        """What was reached by either report."""
         return {name: self.said.get(name, False) or self.witnessed.get(name, False) for name in self.said}
 
 
@@ -98,8 +99,9 @@ async def strongest_proved(
 ) -> tuple[Launcher, IsolationProof]:
     """Return the launcher of the strongest class that was proved, or of the one that was asked for.
 
-    `told` hears of every stronger class why it is not to be had. Only what the kernel lacks leads to a weaker
-    one: a proof that failed or was disturbed is raised, or others could choose the walls of this run.
+    `told` gets the reason why each stronger class is not available. Only a feature that the kernel lacks
+    leads to a weaker class. A failed or disturbed proof raises IsolationNotProved or HarnessFailure, or
+    another user could choose the class of this run. Raises IsolationUnavailable if no class can be taken.
     """
     if asked_for != "auto":
         return await proved(_class_named(asked_for), spawn, run_directory, machine)
@@ -116,7 +118,7 @@ async def strongest_proved(
 def taken_by_auto(machine: Machine) -> tuple[IsolationClass, ...]:
     """Return the classes that `auto` may take, strongest first.
 
-    Where confinement exists, running without it is a decision of whoever runs, and has to be said.
+    Where confinement exists, only the user can decide to run without it, and has to name that class.
     """
     return tuple(each for each in STRONGEST_FIRST if each != "subprocess" or machine.system != "Linux")
 
@@ -124,7 +126,10 @@ def taken_by_auto(machine: Machine) -> tuple[IsolationClass, ...]:
 async def proved(
     isolation_class: IsolationClass, spawn: Spawn, run_directory: Path, machine: Machine | None = None
 ) -> tuple[Launcher, IsolationProof]:
-    """Return the launcher of a class with its proof; a class that cannot be proved is refused."""
+    """Return the launcher of a class with its proof.
+
+    Raises IsolationUnavailable if the kernel lacks the class, and IsolationNotProved if the proof fails.
+    """
     if isolation_class == "subprocess":
         return await open_launcher(isolation_class, spawn, run_directory), _proof(isolation_class, {})
     problem = lacks(machine or this_machine())
@@ -147,7 +152,7 @@ async def _set_up_and_proved(
     control = Unconfined(run_directory)
     async with AsyncExitStack() as held:
         held.push_async_callback(control.close)
-        # First: its keeper starts while the launcher does.
+        # The control comes first: its supervisor starts at the same time as the launcher.
         await control.open()
         launcher = await open_launcher(isolation_class, spawn, run_directory)
         async with AsyncExitStack() as unproved:
@@ -164,7 +169,7 @@ async def prove(
     look: Outside = seen_from_outside,
     plant: Planter = planted,
 ) -> IsolationProof:
-    """Send the probe through the launcher of a class, and through one that confines nothing, and compare."""
+    """Run the probe by the launcher of a class and by one that confines nothing, and compare."""
     isolation_class = launcher.isolation_class
     with plant(run_directory) as for_control, plant(run_directory) as for_class:
         both = await asyncio.gather(
@@ -178,7 +183,7 @@ async def prove(
     reached = confined.perhaps_reached
     tried = {name: not reached[name] for name in reached.keys() - OPEN_PROBES}
     proof = _proof(isolation_class, tried | dict(confined.outside))
-    # A fresh interpreter is started by the very call, and where it will lie in memory is not known before.
+    # A fresh interpreter is started by the call itself, and its addresses are not known before.
     for name in sorted(OF_ZYGOTES) if launcher.spawn == "zygote" else ():
         if reached.get(name):
             raise _unproved(isolation_class, f"{name!r} got through")
@@ -189,7 +194,7 @@ async def prove(
 
 
 async def _of_the_class(launcher: Launcher, canaries: Canaries, look: Outside) -> _Probed:
-    """Send both probes through the launcher of a class, one after the other, as cases come."""
+    """Run both probes by the launcher of a class, one after the other, as cases are run."""
     calls = await tried_calls(launcher, this_machine())
     probed = await _probed(launcher, canaries, look)
     return _Probed({**probed.said, **calls}, probed.witnessed, probed.outside)
@@ -243,7 +248,7 @@ def _missing(wanted: Iterable[str], reached: Mapping[str, bool]) -> list[str]:
 
 
 async def _probed(launcher: Launcher, canaries: Canaries, look: Outside | None) -> _Probed:
-    """Send one probe through a launcher, and look at it while it waits."""
+    """Run one probe by a launcher, and inspect it while it waits."""
     pids: list[int] = []
     files = [("rubric.py", _PROBE_PROGRAM.read_bytes())]
     with (
@@ -271,12 +276,12 @@ async def _probed(launcher: Launcher, canaries: Canaries, look: Outside | None) 
 async def _looked_at(
     probe: "asyncio.Future[ProcessEnd]", stdout: int, pids: list[int], look: Outside
 ) -> dict[str, bool]:
-    """Wait until the probe says that it waits, or ends, and look at it."""
+    """Wait until the probe reports that it waits, or ends, and inspect it."""
     for _ in range(int(_SECONDS / _POLL_SECONDS)):
         if probe.done() or os.fstat(stdout).st_size:
             break
         await asyncio.sleep(_POLL_SECONDS)
-    # On a busy machine who tells us its number is as late as we are. The probe waits, and so do we.
+    # On a busy machine the number of the probe may arrive late. The probe waits, so we can wait, too.
     for _ in range(_TURNS):
         if pids or probe.done():
             break
@@ -287,7 +292,7 @@ async def _looked_at(
 def _answered(
     isolation_class: IsolationClass, answer: bytes, end: ProcessEnd, complaint: bytes
 ) -> dict[str, bool]:
-    """Read the answer of a probe that came to its end; any other proves nothing."""
+    """Read the answer of a probe that ended by itself; any other answer proves nothing."""
     if end.lost or end.timed_out:
         end_of_it = "was lost" if end.lost else "did not end in time"
         raise HarnessFailure(f"the probe of isolation class {isolation_class!r} {end_of_it}", hint=_AGAIN)

@@ -1,4 +1,4 @@
-"""Where rubrics run: the strongest class that was asked for and proved."""
+"""Runs rubrics in the class that was asked for, or in the strongest class that can be proved."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from codegenie.eval.system.child_files import read_head, read_tail, stream_file
 
 
 class Rubrics:
-    """Runs rubrics by a launcher whose class was proved; until it is closed this process is hidden."""
+    """Runs rubrics by a launcher whose class was proved. This process stays hidden until `close`."""
 
     def __init__(self, launcher: Launcher, proof: IsolationProof, notes: tuple[str, ...] = ()) -> None:
         self._launcher = launcher
@@ -25,7 +25,7 @@ class Rubrics:
         hiding.hide()
 
     async def run(self, room: Room, request: bytes, seconds: float) -> RubricRun:
-        """Run `rubric.py` in `room` and return what it left behind."""
+        """Run `rubric.py` in `room` and return its output, its log and how it ended."""
         with stream_file(request) as stdin, stream_file() as stdout, stream_file() as stderr:
             end = await self._launcher.launch(room, (stdin, stdout, stderr), seconds)
             answer, truncated = read_head(stdout, LIMITS.rubric_stdout_bytes)
@@ -43,15 +43,16 @@ class Rubrics:
         )
 
     async def close(self) -> None:
-        """End what the launcher holds."""
+        """End all processes of the launcher."""
         hiding.unhide()
         await self._launcher.close()
 
 
 async def rubric_runner(asked_for: str, spawn: Spawn, run_directory: Path, slots: int = 1) -> Rubrics:
-    """Return the strongest class that can be proved here, or refuse the one that was asked for.
+    """Return a runner of the class that was asked for, or with `auto` of the strongest that can be proved.
 
-    So many rubrics will run at once: where the user may not have the processes for them, none is started.
+    `slots` rubrics will run at once. Raises HarnessFailure if the user may not start enough processes for
+    them, and IsolationUnavailable or IsolationNotProved if the class cannot be had.
     """
     check_headroom(asked_for, slots)
     notes: list[str] = []

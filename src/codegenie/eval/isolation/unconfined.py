@@ -1,7 +1,7 @@
 """The control of every proof: the probe in a plain child, without limits or any other confinement.
 
-Not the class `subprocess`, which has limits, and whose children gain no privileges: what the control cannot
-reach is no canary.
+The class `subprocess` cannot be the control: it has limits, and its children gain no privileges. A canary
+that the control cannot reach proves nothing.
 """
 
 import os
@@ -31,7 +31,7 @@ class Unconfined:
         self._keepers = keeper_pool(run_directory, {})
 
     async def open(self) -> None:
-        """Start the keeper now."""
+        """Start the supervisor now."""
         await self._keepers.open()
 
     @contextmanager
@@ -51,9 +51,9 @@ class Unconfined:
         room: Room,
         streams: Streams,
         seconds: float,
-        watch: Watch | None = None,  # noqa: ARG002 - nobody looks at the control
+        watch: Watch | None = None,  # noqa: ARG002 - the control is not inspected
     ) -> ProcessEnd:
-        """Run `rubric.py` of a room to the end of its tree."""
+        """Run the `rubric.py` of a room to the end of its process tree."""
         request = ProcessRequest(
             argv=(real_interpreter(), "-s", "-S", "-B", "rubric.py"),
             directory=str(room),
@@ -68,5 +68,5 @@ class Unconfined:
         """Divide nothing: the control has no limits."""
 
     async def close(self) -> None:
-        """End the keeper."""
+        """End the supervisor."""
         await self._keepers.close()

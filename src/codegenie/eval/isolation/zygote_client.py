@@ -1,4 +1,4 @@
-"""The harness's end of a guardian and of the zygotes that it makes."""
+"""The harness's side of the guardian and of the zygotes that it makes."""
 
 import asyncio
 import errno
@@ -50,14 +50,14 @@ class ConfinedRequest:
 
     streams: tuple[int, int, int, int]
     seconds: float
-    # Whether it may be looked into from outside, as the probe of a proof must be.
+    # Whether it can be inspected from outside, which the probe of a proof needs.
     seen: bool = False
-    # Limits of this run, beside those that follow from the deadline.
+    # Limits of this run, in addition to those that follow from the deadline.
     limits: Mapping[str, int] = field(default_factory=dict)
     directory: None = None
 
     def message(self) -> protocol.RunConfined:
-        """Return what a zygote is told: a deadline and what follows from it, and nothing of the case."""
+        """Return the message to a zygote: a deadline and its limits, and no data of the case."""
         limits = {**case_limits(self.seconds), **self.limits}
         told = protocol.RunConfined(seconds=self.seconds, limits=limits)
         if self.seen:
@@ -65,23 +65,23 @@ class ConfinedRequest:
         return told
 
 
-class _Ended(Exception):  # noqa: N818 - internal: the other end of a socket is gone
+class _Ended(Exception):  # noqa: N818 - internal: the other end of a socket is closed
     pass
 
 
 class _Descriptor:
-    """A process that is not our child, held by a descriptor: its number can never come to mean another."""
+    """A process that is not our child, held by a descriptor, which can never come to mean another process."""
 
     def __init__(self, number: int) -> None:
         self.pid = number
         self._descriptor: int | None = os.pidfd_open(number)
 
     def poll(self) -> int | None:
-        """Return None while it lives."""
+        """Return None while the process lives."""
         return 0 if self._has_ended(0.0) else None
 
     def wait(self) -> int:
-        """Wait for its end, which was brought about before, and let go of it."""
+        """Wait for the end of a process that was told to end, and close the descriptor."""
         if self._descriptor is not None:
             self._has_ended(LIMITS.teardown_seconds)
             os.close(self._descriptor)
@@ -96,17 +96,17 @@ class _Descriptor:
         return bool(poll.poll(seconds * 1000))
 
     def send_signal(self, sig: int) -> None:
-        """Send it a signal, if it is still there."""
+        """Send the process a signal, if it still lives."""
         if self.poll() is None and self._descriptor is not None:
             signal.pidfd_send_signal(self._descriptor, sig)
 
     def kill(self) -> None:
-        """End it."""
+        """End the process."""
         self.send_signal(signal.SIGKILL)
 
 
 def _refusal(isolation_class: IsolationClass, said: Mapping[str, Any]) -> EvalError:
-    """Return what a step that failed means: that the kernel lacks the class, or that it failed this time."""
+    """Return the error for a step that failed: the kernel lacks the class, or the step failed this time."""
     message = f"isolation class {isolation_class!r} cannot be set up: {said[protocol.ERROR]}"
     no_namespaces = said.get("errno") == errno.ENOSPC and namespaces_are_switched_off()
     if said.get("lacking") or no_namespaces:
@@ -115,7 +115,7 @@ def _refusal(isolation_class: IsolationClass, said: Mapping[str, Any]) -> EvalEr
 
 
 def _remedy(number: int | None) -> str:
-    """Say what to do about a step that failed for a reason that the kernel is not to blame for."""
+    """Return what to do about a failed step if the kernel has everything that the step needs."""
     for numbers, what in _REMEDIES.items():
         if number in numbers:
             return what
@@ -123,7 +123,7 @@ def _remedy(number: int | None) -> str:
 
 
 class Zygote(Keeper):
-    """The harness's end of one zygote."""
+    """The harness's side of one zygote."""
 
     def __init__(
         self, process: _Descriptor, connection: socket.socket, isolation_class: IsolationClass
@@ -134,17 +134,17 @@ class Zygote(Keeper):
         self._processors: frozenset[int] = frozenset()
 
     def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:
-        """Return what is raised where a step in a copy failed, before anything foreign ran."""
+        """Return the error for a copy in which a step failed before any foreign code ran."""
         del directory
         return _refusal(self._isolation_class, answer)
 
     def copies(self) -> list[int]:
-        """Return the numbers of its children, as the host counts."""
+        """Return the process numbers of its children on the host."""
         try:
             listed = Path(f"/proc/{self.number}/task/{self.number}/children").read_text(encoding="ascii")
         except OSError:
-            # It is gone, and with it all of them; or /proc shows a user only what it may trace (hidepid=2),
-            # which hides a zygote, and no copy.
+            # Either the zygote has ended, and all its copies with it. Or /proc shows a user only the
+            # processes that it may trace (hidepid=2), which hides the zygote but not its copies.
             return [number for number in process_numbers() if parent(number) == self.number]
         return [int(number) for number in listed.split()]
 
@@ -152,27 +152,27 @@ class Zygote(Keeper):
         return self.copies()
 
     def use(self, processors: frozenset[int]) -> None:
-        """Bind it, and the copies that it will make, to these processors."""
+        """Bind the zygote and its future copies to these processors."""
         if processors != self._processors:
-            # It may have ended, which its next answer will tell; or they were taken away under way.
+            # The zygote may have ended, which its next answer shows; or the processors were taken from us.
             with suppress(OSError):
                 os.sched_setaffinity(self.number, processors)
             self._processors = processors
 
     def reap(self) -> None:
-        """See it ended, and let go of it."""
+        """End the zygote if it still lives, and release it."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
 
 
 class Guardian:
-    """Makes zygotes of one class, and sees to it that nothing is left should the harness die."""
+    """The harness's side of the guardian, which makes zygotes and cleans up if the harness dies."""
 
     def __init__(self, isolation_class: IsolationClass, spawn: Spawn, run_directory: Path) -> None:
         self._isolation_class = isolation_class
         self._directory = run_directory
-        # The place of the new root; what is mounted there is seen by the zygote alone.
+        # The mount point of the new root; only the zygote sees what is mounted there.
         cage = run_directory / CAGE
         try:
             cage.mkdir(mode=0o700, exist_ok=True)
@@ -186,7 +186,7 @@ class Guardian:
         settings = {
             "class": isolation_class,
             "limits": confined_limits(isolation_class),
-            # More than what its copies may have: a zygote can be made when they have taken all of that.
+            # More than its copies may have: a zygote can still be made when they have used up their limit.
             "most_tasks": most_tasks(LIMITS.user_tasks_kept // 2),
             "program": {"interpreter": interpreter, "name": "rubric.py", "spawn": spawn},
             "cleaner": KeeperSettings(None, rubric_limits()).command(),
@@ -199,9 +199,9 @@ class Guardian:
 
     def _started(self) -> tuple[Handle, socket.socket]:
         process, connection = start_program(self._program, rubric_environment(ROOM))
-        # As a descriptor and never as a path: what a guardian knows stands in the memory of every copy.
+        # A descriptor and never a path: what a guardian knows is in the memory of every copy.
         directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with suppress(ConnectionError):  # who is gone already is found out by the first request
+        with suppress(ConnectionError):  # the first request reports a guardian that has ended
             socket.send_fds(connection, [self._settings], [directory])
         os.close(directory)
         connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
@@ -210,7 +210,8 @@ class Guardian:
     async def zygote(self) -> Zygote:
         """Make one zygote and wait until it is confined.
 
-        Where that could be done once, it is tried again: somebody has ended the guardian or the zygote.
+        If this worked once before, it is tried a second time: another process has ended the guardian or the
+        zygote. Raises IsolationUnavailable if the kernel lacks the class, HarnessFailure for other failures.
         """
         for last in (not self._has_made_one, True):
             try:
@@ -246,7 +247,7 @@ class Guardian:
                     socket.send_fds(self._socket, [line_of({protocol.ZYGOTE: True})], [theirs.fileno()])
                     made = await self._heard(self._socket)
                 except (_Ended, OSError):
-                    # It may be about to end, and is not asked again.
+                    # The guardian may be about to end, so it is not asked again.
                     self._process.kill()
                     self._process.wait()
                     raise
@@ -266,7 +267,7 @@ class Guardian:
         return said
 
     async def close(self) -> None:
-        """Tell the guardian to leave; its zygotes are dismissed before."""
+        """Tell the guardian to leave; its zygotes have left before. Raises HarnessFailure if it stays."""
         try:
             self._socket.send(line_of({protocol.LEAVE: True}))
             for _ in range(400):

@@ -1,1 +1,1 @@
-"""The operating system: files, directories, clocks and processes. Nothing here knows of benches."""
+"""The operating system: files, directories, clocks and processes. No module here depends on benches."""

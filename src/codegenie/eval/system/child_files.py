@@ -1,4 +1,4 @@
-"""Anonymous files for the standard streams of a child, read once it is dead."""
+"""Anonymous files for the standard streams of a child, read after it has ended."""
 
 import os
 import tempfile
@@ -10,7 +10,10 @@ from codegenie.eval.errors import HarnessFailure
 
 @contextmanager
 def stream_file(content: bytes = b"") -> Iterator[int]:
-    """Give a descriptor of an anonymous file, for one standard stream of a child."""
+    """Give a descriptor of an anonymous file, for one standard stream of a child.
+
+    Raises HarnessFailure if the file cannot be made.
+    """
     try:
         descriptor = _anonymous_file()
     except OSError as error:
@@ -40,13 +43,13 @@ def _anonymous_file() -> int:
 
 
 def read_head(descriptor: int, limit: int) -> tuple[bytes, bool]:
-    """Return the first `limit` bytes and whether there were more. Only once the writer is dead."""
+    """Return the first `limit` bytes and whether there were more. Call it after the writer has ended."""
     size = os.fstat(descriptor).st_size
-    # A buffer of the size that is needed: one of a megabyte costs more than the rest of the reading.
+    # The buffer has only the size that is needed: one of a megabyte costs more than the rest of the read.
     return os.pread(descriptor, min(size, limit), 0), size > limit
 
 
 def read_tail(descriptor: int, limit: int) -> tuple[bytes, bool]:
-    """Return the last `limit` bytes and whether there were more. Only once the writer is dead."""
+    """Return the last `limit` bytes and whether there were more. Call it after the writer has ended."""
     size = os.fstat(descriptor).st_size
     return os.pread(descriptor, limit, max(0, size - limit)), size > limit

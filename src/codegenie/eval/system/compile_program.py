@@ -1,7 +1,7 @@
-"""Compiles sources that it is handed and runs none of them: a program of its own, run by path.
+"""Compiles the sources that it is given and runs none of them. This file is a program and is run by path.
 
-A source can keep a compiler busy for minutes (one f-string of 900 KB took 100 s), use all memory, or go
-through the end of the stack. Here it ends this process and no other.
+A source can keep a compiler busy for minutes (one f-string of 900 KB took 100 s), use all memory, or overflow
+the stack. In this program it ends only this process.
 """
 
 import json
@@ -11,9 +11,9 @@ import warnings
 
 
 def problem_of(source: bytes) -> dict[str, object] | None:
-    """Say why a source does not compile, and on which line; None if it does."""
+    """Return why a source does not compile, and on which line; None if it compiles."""
     try:
-        # `compile` lets bytes pass in a comment that the interpreter refuses in a file.
+        # In comments, `compile` accepts bytes that the interpreter refuses in a file.
         source.decode("utf-8")
         compile(source, "source", "exec", dont_inherit=True)
     except UnicodeDecodeError as error:
@@ -30,10 +30,10 @@ def problem_of(source: bytes) -> dict[str, object] | None:
 
 
 def main() -> None:
-    """Answer a list of sources, framed by their sizes on the first line, with one line for each."""
+    """Read sources, whose sizes are on the first line, and print one line for each."""
     for name, most in json.loads(sys.argv[1]).items():
         hard = resource.getrlimit(getattr(resource, name))[1]
-        # Whoever started us may have less than we would allow.
+        # The harness itself may have a lower limit than this one.
         soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(getattr(resource, name), (soft, hard))
     # A warning would quote the source on standard error.

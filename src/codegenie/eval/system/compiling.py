@@ -1,4 +1,4 @@
-"""Do these sources compile? They are handed to a child that compiles them and runs nothing of them."""
+"""Checks whether sources compile. A child process compiles them and runs none of them."""
 
 import json
 import signal
@@ -28,10 +28,10 @@ class SourceProblem:
     message: str
 
 
-# A command loads a bench up to four times. Few are kept: a rubric may have three megabytes.
+# A command loads a bench up to four times. Few results are kept: a rubric may have three megabytes.
 @lru_cache(maxsize=4)
 def source_problems(sources: tuple[tuple[str, bytes], ...]) -> tuple[SourceProblem, ...]:
-    """Compile sources, each a path and its content; those behind one that ends the compiler are left out."""
+    """Compile sources, each a path and its content. Those after one that ends the compiler are left out."""
     if not sources:
         return ()
     try:
@@ -42,7 +42,7 @@ def source_problems(sources: tuple[tuple[str, bytes], ...]) -> tuple[SourceProbl
             + b"".join(content for _, content in sources),
             capture_output=True,
             env={},
-            # Ctrl-C is ours to answer: a compiler that it ended would be the fault of a source.
+            # The harness handles Ctrl-C. If it ended the compiler, a source would be blamed.
             start_new_session=True,
             timeout=LIMITS.compile_seconds,
             check=False,
@@ -82,14 +82,14 @@ def _problems(paths: Sequence[str], ended: "subprocess.CompletedProcess[bytes]")
 
 
 def _brought_about(number: int) -> str | None:
-    """Say what a source did to its compiler. Any other signal came from somebody else."""
+    """Return what a source did to its compiler; None if the signal came from another process."""
     if number == signal.SIGXCPU:
         return f"needs more than {LIMITS.compile_cpu_seconds} s of processor time to be compiled"
     return "crashes the compiler" if number in _CRASHES else None
 
 
 def _decoded(answer: bytes) -> tuple[int | None, str] | None:
-    """Read what the child said of one source; None for one that compiles."""
+    """Read the child's answer about one source; None if the source compiles."""
     try:
         told = decode_json(answer, _ANSWER_BYTES)
     except DecodingRefused as refusal:

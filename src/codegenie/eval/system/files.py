@@ -1,7 +1,7 @@
-"""No-follow walks, reads and writes: the ground that effects stand on.
+"""Walks, reads and writes that never follow a symbolic link.
 
-Knows nothing of benches. A directory from outside is walked by descriptor, never by joined path, so
-that a symlink swapped in behind our back is refused by the kernel and not by luck.
+This module does not depend on benches. A directory from outside is walked by descriptors, never by joined
+paths: if another process puts a symbolic link into the path meanwhile, the kernel refuses it.
 """
 
 import errno
@@ -16,20 +16,20 @@ from typing import NamedTuple, NoReturn
 
 from codegenie.eval.limits import LIMITS, TreeLimits
 
-# Printable ASCII without slashes, and no space at either end: `[id].tsx` is a name, an escape is not.
+# Printable ASCII without slashes, and no space at either end: `[id].tsx` is allowed, an escape code is not.
 _PLAIN_NAME = re.compile(r"(?! )[ -.0-\[\]-~]+(?<! )", re.ASCII)
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: should a pipe stand where a file stood, opening it must not wait for a writer.
+# O_NONBLOCK: if a pipe has taken the place of a file, opening it must not wait for a writer.
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
-# What opening says of a link, of a socket and of a device without a driver.
+# The errors of opening a link, a socket and a device without a driver.
 _NO_FILE = {errno.ELOOP, errno.ENXIO, errno.ENODEV}
-# Of these no tree is guilty; they stay OSErrors, so that nobody blames a bench for them.
+# The cause of these is the machine and not the tree. They stay OSErrors, so that no bench is blamed for them.
 _OUR_OWN_TROUBLE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR}
 
 
 class UnsafeTree(Exception):  # noqa: N818 - a refusal, given its final type by the caller
-    """A directory that holds something which we will not open."""
+    """A directory holds an entry that the harness refuses to open."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -38,15 +38,15 @@ class UnsafeTree(Exception):  # noqa: N818 - a refusal, given its final type by 
 
 
 class TreeTooLarge(UnsafeTree):
-    """A cap on the whole tree is passed: a walk ends here, also one that goes on after other refusals."""
+    """The whole tree is over a cap. This ends every walk, even one that goes on after other refusals."""
 
 
 Refusal = Callable[[UnsafeTree], object]
-"""Is told of an entry that will not be opened, and raises it or lets the walk go on after it."""
+"""Is called with an entry that is refused. It raises, or it returns and the walk goes on after the entry."""
 
 
 def stop_at(unsafe: UnsafeTree) -> NoReturn:
-    """End a walk at the first entry that will not be opened."""
+    """End a walk at the first entry that is refused."""
     raise unsafe
 
 
@@ -57,7 +57,7 @@ def _refusal(error: OSError, path: str, problem: str) -> Exception:
 
 
 class FoundFile(NamedTuple):
-    """A regular file, open for reading while the walk stands on it."""
+    """A regular file, open for reading until the walk goes on."""
 
     path: str
     executable: bool
@@ -65,7 +65,7 @@ class FoundFile(NamedTuple):
     descriptor: int
 
     def chunks(self) -> Iterable[bytes]:
-        """Give the content, exactly `size` bytes; a file that changes while it is read is refused."""
+        """Return the content, exactly `size` bytes. Raises UnsafeTree if the file changes meanwhile."""
         return self._pieces() if self.size >= _CHUNK else (self._rest(self.size),)
 
     def _pieces(self) -> Iterator[bytes]:
@@ -79,7 +79,7 @@ class FoundFile(NamedTuple):
         yield self._rest(remaining)
 
     def _rest(self, remaining: int) -> bytes:
-        # One byte more than is left: the same call that reads the end also shows that it is the end.
+        # One byte more than expected: the call that reads the last byte also shows that no more follow.
         rest = os.read(self.descriptor, remaining + 1)
         while rest and len(rest) < remaining:
             more = os.read(self.descriptor, remaining + 1 - len(rest))
@@ -91,7 +91,7 @@ class FoundFile(NamedTuple):
         return rest
 
     def content(self) -> bytes:
-        """Return all of it at once, for files whose cap fits into memory."""
+        """Return the whole content at once, for files whose cap fits into memory."""
         return self._rest(self.size)
 
 
@@ -124,12 +124,12 @@ class _Walk:
                 os.close(opened.descriptor if isinstance(opened, FoundFile) else opened)
 
     def _opened(self, name: str, directory: int, path: str, depth: int) -> FoundFile | int:
-        """Open a file, or a directory as its bare descriptor, after everything that its name tells."""
+        """Open a file, or a directory as a bare descriptor, after all checks of its name and kind."""
         if len(path) > LIMITS.path_characters:
             raise UnsafeTree(f"{path[:80]}…", f"has a path of more than {LIMITS.path_characters} characters")
         if name[-1] == "/":
             self._count_directory(path[:-1], depth)
-            # Without the slash, with which the kernel would follow a link.
+            # Without the final slash: with it the kernel would follow a link.
             return _open_at(name[:-1], directory, path[:-1], _OPEN_DIRECTORY)
         descriptor = _open_at(name, directory, path, _OPEN_FILE)
         try:
@@ -139,7 +139,7 @@ class _Walk:
             raise
 
     def _names(self, directory: int, prefix: str) -> list[str]:
-        """List a directory in order of path bytes; the name of a directory ends in a slash."""
+        """List a directory in order of path bytes; the names of directories end in a slash."""
         with os.scandir(directory) as scan:
             listed = list(itertools.islice(scan, self._limits.files + 1))
         if len(listed) > self._limits.files:
@@ -150,7 +150,7 @@ class _Walk:
                 plain.append(_plain_name(entry, prefix))
             except UnsafeTree as odd:
                 unsafe.append(odd)
-        # In order, so that two looks at one directory begin with the same.
+        # Sorted, so that two walks of one directory report the same entry first.
         for refusal in sorted(unsafe, key=str):
             self._refused(refusal)
         return sorted(plain)
@@ -174,7 +174,7 @@ class _Walk:
 
 
 def _plain_name(entry: os.DirEntry[str], prefix: str) -> str:
-    """Refuse by name and kind, before anything is opened. The listing says both; there is no further call."""
+    """Refuse an entry by name or kind before it is opened. The listing holds both, without another call."""
     name = entry.name
     if not _PLAIN_NAME.fullmatch(name):
         raise UnsafeTree(prefix + ascii(name), "is not a plain ASCII name")
@@ -199,9 +199,9 @@ def _open_at(name: str, directory: int, path: str, flags: int) -> int:
 
 
 def _plain_file(descriptor: int, path: str, limit: int) -> FoundFile:
-    """Check an open file: regular, with one name, within its cap.
+    """Check that an open file is regular, has one name and is within its cap.
 
-    Asked of the descriptor and not of the name, behind which something else may stand by now.
+    The descriptor is checked and not the name, because the name may now mean another file.
     """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -214,9 +214,9 @@ def _plain_file(descriptor: int, path: str, limit: int) -> FoundFile:
 
 
 def walk_files(root: Path | str, limits: TreeLimits, refused: Refusal = stop_at) -> Iterator[FoundFile]:
-    """Yield every file below `root` in order of path bytes, open, capped and never through a link.
+    """Yield every file below `root`, open, in order of path bytes, within the limits, never through a link.
 
-    An entry that will not be opened ends the walk, unless `refused` returns: then it is left out.
+    An entry that is refused ends the walk with UnsafeTree, unless `refused` returns: then it is left out.
     """
     descriptor = open_directory(root)
     try:
@@ -226,7 +226,7 @@ def walk_files(root: Path | str, limits: TreeLimits, refused: Refusal = stop_at)
 
 
 def open_directory(path: Path | str, parent: int | None = None) -> int:
-    """Open a directory that is not itself a link, below an open one if that is given."""
+    """Open a directory, in an open one if `parent` is given. Raises UnsafeTree if it is a link."""
     try:
         return os.open(path, _OPEN_DIRECTORY, dir_fd=parent)
     except OSError as error:
@@ -236,9 +236,12 @@ def open_directory(path: Path | str, parent: int | None = None) -> int:
 
 
 def read_plain_file(directory: int, name: str, limit: int) -> bytes | None:
-    """Read one capped regular file of an open directory; None where there is none."""
+    """Read a regular file of an open directory; None if it does not exist.
+
+    Raises UnsafeTree if it is not a regular file with one name within its cap.
+    """
     try:
-        # Looked at first, since opening a device can do something.
+        # The kind is checked first, because opening a device can have an effect.
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
@@ -255,7 +258,7 @@ def read_plain_file(directory: int, name: str, limit: int) -> bytes | None:
 
 @contextmanager
 def open_plain_file(directory: int, name: str) -> Iterator[int]:
-    """Give a descriptor of one regular file with one name, in an open directory."""
+    """Give a descriptor of a regular file with one name in an open directory, or raise UnsafeTree."""
     descriptor = _open_at(name, directory, name, _OPEN_FILE)
     try:
         status = os.fstat(descriptor)
@@ -267,7 +270,10 @@ def open_plain_file(directory: int, name: str) -> Iterator[int]:
 
 
 def entry_kinds(directory: int, limit: int) -> dict[str, str]:
-    """Name everything in an open directory, at most `limit` entries: "file", "directory" or "other"."""
+    """Return the kind of each entry of an open directory: "file", "directory" or "other".
+
+    Raises UnsafeTree if there are more than `limit` entries.
+    """
     try:
         with os.scandir(directory) as scan:
             kinds = {entry.name: _kind(entry) for entry in itertools.islice(scan, limit + 1)}
@@ -285,7 +291,7 @@ def _kind(entry: os.DirEntry[str]) -> str:
 
 
 def write_private(path: str, chunks: Iterable[bytes], *, executable: bool = False) -> None:
-    """Create a file that only we may use; it must not exist."""
+    """Create a file that only our user may use; it must not exist yet."""
     descriptor = os.open(
         path,
         os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
@@ -301,7 +307,7 @@ def write_private(path: str, chunks: Iterable[bytes], *, executable: bool = Fals
 
 
 def read_whole_file(path: Path | str, limit: int) -> bytes | None:
-    """Read a capped regular file, never through a link and never waiting; None where there is none."""
+    """Read a regular file within its cap, never through a link or from a pipe; None if it does not exist."""
     try:
         descriptor = os.open(path, _OPEN_FILE)
     except FileNotFoundError:
@@ -317,7 +323,7 @@ def read_whole_file(path: Path | str, limit: int) -> bytes | None:
 
 
 def read_descriptor(descriptor: int, name: str, limit: int) -> bytes:
-    """Read an open file from its beginning, if it is a regular one within its cap."""
+    """Read an open file from its beginning, if it is a regular file within its cap."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeTree(name, "is not a regular file")
@@ -330,11 +336,11 @@ def read_descriptor(descriptor: int, name: str, limit: int) -> bytes:
 def written_beside(
     path: Path, chunks: Iterable[bytes], *, durable: bool = True, private: bool = True
 ) -> Iterator[Path]:
-    """Give a new file next to `path` that holds `chunks`, to be moved or linked into its place.
+    """Give a new file next to `path` that holds `chunks`, to be moved or linked to `path`.
 
-    Only we may use a `private` one, whatever the umask says; any other is a source of the user's.
+    With `private` only our user may use it, whatever the umask is. Without, it is a source file of the user.
     """
-    # Chance and not the process id, which comes again after a crash, and in two containers at once.
+    # A random name and not the process id, which can repeat after a crash and in two containers.
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -353,7 +359,7 @@ def written_beside(
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool = True, private: bool = True) -> None:
-    """Replace a file whole or not at all; by default it is on the disk when this returns."""
+    """Replace a file completely or not at all; by default it is on the disk when this returns."""
     with written_beside(path, (content,), durable=durable, private=private) as temporary:
         temporary.replace(path)
     if durable:
@@ -361,7 +367,7 @@ def replace_file(path: Path, content: bytes, *, durable: bool = True, private: b
 
 
 def replace_file_in(directory: int, name: str, content: bytes) -> None:
-    """Replace a file of an open directory whole or not at all; it is on the disk when this returns."""
+    """Replace a file of an open directory completely or not at all; it is on disk when this returns."""
     temporary = f".{name}.{os.urandom(8).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -377,7 +383,7 @@ def replace_file_in(directory: int, name: str, content: bytes) -> None:
 
 
 def sync_path(path: Path | str) -> None:
-    """Put a file's content, or a directory's names, on the disk."""
+    """Write the content of a file, or the names of a directory, to the disk."""
     descriptor = os.open(path, _OPEN_FILE)
     try:
         os.fsync(descriptor)

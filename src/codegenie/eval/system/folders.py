@@ -10,10 +10,10 @@ _NOTE = b"# Made by codegenie: records of runs are no part of your sources.\n*\n
 
 
 def make_folder(path: Path) -> None:
-    """Make a directory and what is missing above it, for us alone whatever the umask says.
+    """Make a directory and its missing parents, for our user alone, whatever the umask is.
 
-    A `.codegenie` that is made tells git to ignore it. Only a directory of that name: what else somebody
-    names with --out or --cache is theirs.
+    A new `.codegenie` gets a file that tells git to ignore it. Any other directory that is named with --out
+    or --cache belongs to the user and gets no such file.
     """
     if path.is_dir():
         return
@@ -23,7 +23,7 @@ def make_folder(path: Path) -> None:
         _make_private(place)
     if own is None or not is_new:
         return
-    # A courtesy: where it cannot be written, the record that comes next says what is wrong.
+    # Only a help for the user: if this cannot be written, the next record fails and says what is wrong.
     with suppress(OSError), open(own / ".gitignore", "xb", opener=_private) as file:
         file.write(_NOTE)
 
@@ -38,9 +38,9 @@ def _make_private(place: Path) -> None:
     try:
         place.mkdir(0o700)
     except FileExistsError:
-        # Another process was faster, or there is something else in its place.
+        # Another process has made it meanwhile, or a file has this name.
         if not place.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place)) from None
     else:
-        # A umask that takes the owner's own rights away would leave a directory that nobody can use.
+        # A umask that removes the owner's own rights would make a directory that not even the owner can use.
         place.chmod(0o700)

@@ -1,7 +1,7 @@
 """A directory in one anonymous file: packed by the harness, unpacked by the process that will work in it.
 
-Standard library only: the process that unpacks is a confined one. The bytes of a case so never lie on a disk,
-nor in the memory of a process that outlives the case.
+Standard library only, because the process that unpacks is confined. So the bytes of a case are never on a
+disk, and never in the memory of a process that outlives the case.
 """
 
 import mmap
@@ -12,15 +12,15 @@ from collections.abc import Iterable
 _HEAD = struct.Struct("<IQ")  # entries, bytes once every file takes whole pages
 _ENTRY = struct.Struct("<HQB")  # length of the path, length of the content, kind
 _FILE, _PROGRAM, _DIRECTORY = 0, 1, 2
-# What the file system gives out: 64 KiB on some machines.
+# The unit in which the file system allocates: 64 KiB on some machines.
 _PAGE = mmap.PAGESIZE
 _MODES = {_FILE: 0o600, _PROGRAM: 0o700}
-# Small writes cost more than copying.
+# Many small writes cost more than copying the bytes together.
 _FLUSH_BYTES = 1 << 18
 
 
 class Packer:
-    """Writes a parcel, entry by entry; a directory comes before what is in it."""
+    """Writes a packed tree, entry by entry; a directory comes before its entries."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -46,7 +46,7 @@ class Packer:
         self._write(packed)
 
     def close(self) -> None:
-        """Write what is left, and how much there is."""
+        """Write the rest, and the totals at the beginning."""
         self._flush()
         os.pwrite(self._descriptor, _HEAD.pack(self._entries, self._room), 0)
 
@@ -70,7 +70,7 @@ class Packer:
 
 
 def packed(files: Iterable[tuple[str, bytes]]) -> tuple[int, int, bytes]:
-    """Return files as entries that any number of parcels can hold: how many, how large, and the bytes."""
+    """Return files as entries for any number of packed trees: their count, their size and their bytes."""
     pieces: list[bytes] = []
     made: set[str] = set()
     room = 0
@@ -96,13 +96,13 @@ def _pages(size: int) -> int:
 
 
 def measure(descriptor: int) -> tuple[int, int]:
-    """Return how many entries a parcel has, and how much room they take."""
+    """Return how many entries a packed tree has, and how many bytes they take in a file system."""
     entries, room = _HEAD.unpack(os.pread(descriptor, _HEAD.size, 0))
     return entries, room
 
 
 def unpack(descriptor: int) -> None:
-    """Write a parcel into the working directory."""
+    """Write the files of a packed tree into the working directory."""
     with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as parcel:
         at = _HEAD.size
         while at < len(parcel):

@@ -1,7 +1,7 @@
 """The messages between the harness and the processes below it, and the socket that carries them.
 
-Standard library only: the programs that are run by path import this module, and nothing else of the harness
-except `removal` and, in the confined ones, `isolation.confinement`.
+Standard library only: the programs that are run by path import this module. Of the harness they also import
+`removal` and, if they are confined, `isolation.confinement`, and no other module.
 
     harness ─┬─ supervisor ── child and its tree        class `subprocess`, agents, the control of a proof
              └─ guardian ─┬─ zygote ── copy             classes `landlock` and `namespace`: the copy is the
@@ -45,32 +45,32 @@ LEAVE, CANCEL, DUE, MORE, STARTED, ZYGOTE, READY = (
     "ready",
 )
 SECONDS = "seconds"
-"""Stands in every request to run something, and in nothing else."""
+"""This key is in every request to run a program, and in no other message."""
 ERROR = "error"
-"""Stands in every answer that says why nothing was run."""
+"""This key is in every answer that says why no program was run."""
 
 _LARGEST_PART = 1 << 12
 _DESCRIPTORS = 8
 
 
 class Run(TypedDict):
-    """Start a program. Its streams come beside it, and become its descriptors 0, 1, 2 and so on."""
+    """Start a program. Its streams come with this message, and become its descriptors 0, 1, 2 and so on."""
 
     argv: list[str]
     cwd: str
     env: dict[str, str]
     seconds: float
     limits: dict[str, int]
-    # Whether the harness is asked at the deadline, as it may have been the machine that was late.
+    # Whether the harness is asked at the deadline, because the machine may have caused the delay.
     patient: bool
 
 
 class RunConfined(TypedDict):
-    """Run the zygote's program in a confined copy. Beside it come three streams and the room of the case."""
+    """Run the zygote's program in a confined copy. Three streams and the room come with this message."""
 
     seconds: float
     limits: dict[str, int]
-    # The probe of a proof may be looked into from outside; a rubric may not.
+    # The probe of a proof may be inspected from outside; a rubric may not.
     seen: NotRequired[bool]
 
 
@@ -88,10 +88,10 @@ class Ended(TypedDict):
 
 
 class Failed(TypedDict):
-    """Why nothing was run."""
+    """Why no program was run."""
 
     error: str
-    # Others have taken what it needs: the harness asks again a little later.
+    # Other processes use up a limit at the moment: the harness asks again a little later.
     passing: bool
     errno: NotRequired[int | None]
     # The kernel does not have what the isolation class needs.
@@ -103,7 +103,7 @@ def line_of(message: object) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-class Gone(Exception):  # noqa: N818 - the harness went away; the only way out of a loop
+class Gone(Exception):  # noqa: N818 - the harness has ended; the only way out of a loop
     """The other end of the control socket is closed."""
 
 
@@ -118,11 +118,11 @@ class Control:
 
     @property
     def has_message(self) -> bool:
-        """Whether a whole line was read already and not yet taken."""
+        """Whether a whole line was read already and waits in the buffer."""
         return b"\n" in self._buffer
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
-        """Wait for one message and the descriptors that came with it; raise `Gone` if the harness is gone."""
+        """Wait for one message and its descriptors. Raises `Gone` if the harness has ended."""
         while not self.has_message:
             try:
                 data, received, _, _ = socket.recv_fds(self._socket, _LARGEST_PART, _DESCRIPTORS)
@@ -135,17 +135,17 @@ class Control:
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         if self._buffer:
-            # Two messages were read together: nothing is read behind one that brings descriptors, so they
-            # belong to the second.
+            # Two messages were read together. The kernel reads nothing after a message with descriptors, so
+            # the descriptors belong to the second.
             return json.loads(line), []
         descriptors, self._descriptors = self._descriptors, []
         return json.loads(line), descriptors
 
     def let_go(self) -> None:
-        """Leave the descriptor to whatever takes its place."""
+        """Give up the socket without closing its descriptor, which another file then replaces."""
         self._socket.detach()
 
     def send(self, message: object) -> None:
-        """Send one message; a harness that is gone is found out by the next read."""
+        """Send one message. If the harness has ended, the next read reports it."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(line_of(message))

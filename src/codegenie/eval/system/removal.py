@@ -1,4 +1,4 @@
-"""Removal of directories in which hostile code has worked: the ground beside `files`."""
+"""Removal of directories in which hostile code has worked. Standard library only."""
 
 import errno
 import itertools
@@ -13,21 +13,21 @@ _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _REMOVAL_ROUNDS = 3
 
 
-class Unfinished(Exception):  # noqa: N818 - says that there is more to do, and nothing is wrong
-    """A removal that was not to go on has ended; what is left lies where it was."""
+class Unfinished(Exception):  # noqa: N818 - there is more to do, and nothing is wrong
+    """A removal was told to stop; the rest of the directory is still in its place."""
 
 
 GoOn = Callable[[], bool]
-"""Is asked before each entry whether a removal may go on."""
+"""Is called before each entry, and returns whether the removal may go on."""
 
 
 def without_end() -> bool:
-    """Let a removal take what it takes."""
+    """Let a removal take as long as it needs."""
     return True
 
 
 def for_entries(most: int) -> GoOn:
-    """Let a removal take so many entries."""
+    """Let a removal remove this many entries."""
     left = iter(range(most))
     return lambda: next(left, None) is not None
 
@@ -35,9 +35,10 @@ def for_entries(most: int) -> GoOn:
 def remove_tree(root: str, go_on: GoOn = without_end) -> None:
     """Remove a directory in which hostile code has worked: any depth, any mode bits, no link followed.
 
-    Should a link stand where `root` was, the link goes and what it names stays.
+    If `root` itself is a link, the link is removed and its target stays. Raises Unfinished if `go_on` returns
+    False.
     """
-    # Several rounds: what somebody writes or removes meanwhile is met by the next.
+    # Several rounds: the next round handles what another process writes or removes meanwhile.
     for rounds_left in reversed(range(_REMOVAL_ROUNDS)):
         try:
             _remove(root, go_on)
@@ -64,8 +65,8 @@ def _remove(root: str, go_on: GoOn) -> None:
 
 
 def _empty(top: int, go_on: GoOn) -> None:
-    """Move inner directories up beside each other, so that ten thousand levels need no recursion."""
-    # A random name: what hostile code left behind may not stand in the way of the move.
+    """Move inner directories up to the top, so that ten thousand levels need no recursion."""
+    # A random name, so that hostile code cannot have taken it already.
     fresh = f".removing-{os.urandom(8).hex()}"
     moved = itertools.count()
     waiting = _unlink_files(top, go_on)
@@ -86,7 +87,7 @@ def _open_for_removal(name: str, parent: int | None) -> int:
     try:
         descriptor = os.open(name, _OPEN_DIRECTORY, dir_fd=parent)
     except PermissionError:
-        # Only a directory answers so; a link is refused as such. Its own mode bits keep us out.
+        # Only a directory gives this error; a link gives another one. The mode bits deny us access.
         os.chmod(name, stat.S_IRWXU, dir_fd=parent)
         descriptor = os.open(name, _OPEN_DIRECTORY, dir_fd=parent)
     if os.fstat(descriptor).st_mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -96,7 +97,7 @@ def _open_for_removal(name: str, parent: int | None) -> int:
 
 
 def _unlink_files(directory: int, go_on: GoOn) -> list[str]:
-    """Remove everything but directories, while it is listed, and name the directories."""
+    """Remove all other entries while the directory is listed, and return the names of the directories."""
     directories = []
     with os.scandir(directory) as scan:
         for entry in scan:
@@ -119,7 +120,7 @@ def _move(name: str, source: int, target: str, top: int) -> None:
 
 
 class Sweeper:
-    """Removes directories on a thread of its own, so that nobody waits for what hostile code left."""
+    """Removes directories on its own thread, so that no case waits for the files that hostile code left."""
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[str | None] = SimpleQueue()
@@ -127,14 +128,14 @@ class Sweeper:
         self._stopped = False
 
     def sweep(self, path: str) -> None:
-        """Remove a directory some time; what cannot be removed stays where it is."""
+        """Remove a directory later. What cannot be removed stays in its place."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="codegenie-sweeper", daemon=True)
             self._thread.start()
         self._waiting.put(path)
 
     def close(self) -> None:
-        """Stop in the middle of things; whoever owns the directories around them removes the rest."""
+        """Stop at once. The rest is removed together with the run directory."""
         self._stopped = True
         self._waiting.put(None)
         if self._thread is not None:

@@ -19,7 +19,10 @@ RUN_DIRECTORY_PREFIX = "codegenie-eval-"
 
 @contextmanager
 def run_directory() -> Iterator[Path]:
-    """Give one 0700 directory for a run, removed on every path."""
+    """Give one directory with mode 0700 for a run; it is removed however the run ends.
+
+    Raises HarnessFailure if it cannot be made.
+    """
     try:
         path = tempfile.mkdtemp(prefix=RUN_DIRECTORY_PREFIX)
     except OSError as error:
@@ -27,8 +30,8 @@ def run_directory() -> Iterator[Path]:
     try:
         yield Path(path)
     finally:
-        # As root a rubric can make a file immutable. What was measured is worth more than a clean TMPDIR,
-        # so this is said and raised by nobody.
+        # As root a rubric can make a file immutable. The measurement is worth more than a clean TMPDIR, so a
+        # failure is logged and not raised.
         deadline = time.monotonic() + LIMITS.removal_seconds
         try:
             remove_tree(path, lambda: time.monotonic() < deadline)

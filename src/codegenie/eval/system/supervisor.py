@@ -1,8 +1,8 @@
-"""Start, bound, end and reap a process tree, from inside an event loop.
+"""The harness's side of a supervisor: start, limit, end and reap a process tree from an event loop.
 
-The work is done by a keeper, a small process of our own (`supervisor_program.py`): it spawns, waits and
-ends. Nothing here waits for a pipe (cpython #119710), and a child's streams are files that are read once it
-is dead, so a child can neither deadlock against us nor hold a read open.
+A small process of our own does the work (`supervisor_program.py`): it spawns, waits and ends. No code here
+waits for a pipe (cpython #119710). A child's streams are files that are read after it has ended, so a child
+can neither deadlock the harness nor block a read.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from codegenie.eval.system import protocol
 from codegenie.eval.system.protocol import line_of
 from codegenie.eval.system.scheduling import Deadline, TimeShare, process_numbers, session, state, time_share
 
-# A process that was stopped is looked at when it stands still; the least busy thread takes its time to.
+# How long to wait until all threads of a stopped process have stopped: a thread needs a processor to stop.
 _STANDSTILL_SECONDS = 1.0
 _TURN_SECONDS = 0.005
 _BUSY = "the machine is too busy: run the same command again when it is less so, or lower --concurrency"
 
 
 def real_interpreter() -> str:
-    """Return the interpreter itself: a shim costs 65 ms a start, a venv's link would bring its site back."""
+    """Return the interpreter itself: a shim costs 65 ms per start, and a venv's link adds its packages."""
     base: str = getattr(sys, "_base_executable", None) or sys.executable
     return str(Path(base).resolve())
 
@@ -39,8 +39,8 @@ def real_interpreter() -> str:
 class ProcessRequest:
     """One process to start: `streams` become its descriptors 0, 1, 2 and so on.
 
-    `limits` are its own, beside those of its keeper. Where it is `patient`, its deadline is put off by the
-    time that the machine withheld.
+    `limits` are its own, in addition to those of its supervisor. If it is `patient`, its deadline is moved by
+    the time that the machine withheld.
     """
 
     argv: tuple[str, ...]
@@ -52,7 +52,7 @@ class ProcessRequest:
     patient: bool = False
 
     def message(self) -> protocol.Run:
-        """Return what a keeper is told."""
+        """Return the message to a supervisor."""
         return protocol.Run(
             argv=list(self.argv),
             cwd=self.directory,
@@ -64,7 +64,7 @@ class ProcessRequest:
 
 
 class Request(Protocol):
-    """What a keeper of any kind is asked to do; `directory` is where strays would be found, if anywhere."""
+    """A request to a supervisor of any kind; `directory` is where leftover processes would work, if known."""
 
     @property
     def directory(self) -> str | None:
@@ -82,7 +82,7 @@ class Request(Protocol):
         ...
 
     def message(self) -> protocol.Run | protocol.RunConfined:
-        """Return what the keeper is told."""
+        """Return the message to the supervisor."""
         ...
 
 
@@ -110,9 +110,9 @@ class Handle(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a process tree ended. `lost` means that its keeper was ended under it.
+    """How a process tree ended. `lost` means that its supervisor ended before it.
 
-    `starved` says what it had of the machine where that, and no fault of its own, kept it from its end.
+    `starved` is its share of time if the machine, and not the process itself, made it miss its deadline.
     """
 
     exit_code: int | None = None
@@ -124,12 +124,12 @@ class ProcessEnd:
     starved: TimeShare | None = None
 
 
-class _KeeperLost(Exception):  # noqa: N818 - internal: the connection to a keeper ended
+class _KeeperLost(Exception):  # noqa: N818 - internal: the connection to a supervisor ended
     pass
 
 
 class Keeper:
-    """The harness's end of one process that keeps others."""
+    """The harness's side of one supervisor."""
 
     def __init__(self, process: Handle, connection: socket.socket) -> None:
         connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
@@ -143,11 +143,11 @@ class Keeper:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked again. One that was ended while it was idle cannot."""
+        """Whether it can be asked again. A supervisor that was ended while it was idle cannot."""
         return self._in_use and self._process.poll() is None
 
     async def run(self, request: Request) -> ProcessEnd:
-        """Run one process to the end of its whole tree, also when cancelled."""
+        """Run a process to the end of its whole tree, also when cancelled. Raises EvalError if it cannot."""
         self.served += 1
         deadline = Deadline(request.seconds)
         try:
@@ -173,7 +173,7 @@ class Keeper:
         return _process_end(answer, deadline.starved)
 
     async def _started_and_ended(self, request: Request, deadline: Deadline) -> dict[str, Any] | None:
-        """Have a process started, as often as others have taken what it needs; return how it ended."""
+        """Start a process, again while others use up a limit that it needs; return how it ended."""
         loop = asyncio.get_running_loop()
         patience = loop.time() + LIMITS.start_seconds
         while True:
@@ -189,7 +189,7 @@ class Keeper:
         while True:
             answer = await self._answer(seconds + LIMITS.leak_grace_seconds + 1.0)
             for _ in range(int(LIMITS.teardown_seconds)):
-                # A keeper that waits for a processor has not fallen silent.
+                # A supervisor that waits for a processor is still working.
                 if answer is not None or state(self._process.pid) != "R":
                     break
                 answer = await self._answer(1.0)
@@ -203,7 +203,7 @@ class Keeper:
             self._socket.send(line_of({protocol.MORE: seconds}))
 
     async def _last_word(self) -> dict[str, Any] | None:
-        """Return the answer that ends a request, or None; whoever asks for time now gets none."""
+        """Return the answer that ends a request, or None; a request for more time now gets none."""
         while True:
             answer = await self._answer(LIMITS.teardown_seconds + 1.0)
             if answer is None or protocol.DUE not in answer:
@@ -212,9 +212,9 @@ class Keeper:
             self._socket.send(line_of({protocol.MORE: 0}))
 
     async def _standing_still(self) -> list[int]:
-        """Return the numbers of what runs for a request, once all of it was stopped or has ended.
+        """Return the processes of a request, once all of them have stopped or ended.
 
-        The kernel adds up what a thread waits when it gets its processor, and it stops with a processor only.
+        The kernel adds up the waiting of a thread when the thread gets a processor, and only then it stops.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _STANDSTILL_SECONDS
@@ -225,18 +225,18 @@ class Keeper:
             await asyncio.sleep(_TURN_SECONDS)
 
     def _halt(self) -> None:
-        """Stop what has reached its deadline: while we look at it, it has no time to go on."""
+        """Stop the processes of a request at its deadline, so that they do not go on while we check them."""
         self._signal_child(signal.SIGSTOP)
 
     def _go_on(self) -> None:
         self._signal_child(signal.SIGCONT)
 
     def _working(self) -> list[int]:
-        """Return the numbers of what runs for the request under way."""
+        """Return the numbers of the processes of the current request."""
         return [] if self._child is None else session(self._child)
 
     def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:
-        """Return what is raised where a process could not be started."""
+        """Return the error for a process that could not be started."""
         return HarnessFailure(f"cannot start a process: {answer[protocol.ERROR]}", where=directory)
 
     async def _send(self, request: Request) -> None:
@@ -246,17 +246,17 @@ class Keeper:
         except ConnectionError:
             raise
         except OSError as error:
-            # Nobody ended the keeper: it is we who cannot send, and no case is to blame for that.
+            # The supervisor lives: the harness itself cannot send, and no case is to blame for that.
             raise HarnessFailure(f"cannot ask for a process: {error}", where=request.directory) from None
         if sent < len(raw):
-            # An environment may be larger than the socket's buffer; the descriptors went with the first part.
+            # An environment may be larger than the socket's buffer. The first part carried the descriptors.
             await asyncio.get_running_loop().sock_sendall(self._socket, raw[sent:])
 
     async def _answer(self, seconds: float) -> dict[str, Any] | None:
-        """Return the keeper's answer, or None if there is none in time.
+        """Return the supervisor's answer, or None if none comes in time.
 
-        Looks once more when the time is up: our own loop may have been busy for longer than that. Nothing is
-        ever read by a call that can be cancelled, as sock_recv is: what it had read would be lost.
+        It reads once more when the time is over: our own loop may have been busy for longer. It never reads
+        by a call that can be cancelled, like sock_recv: data that was read by such a call would be lost.
         """
         loop = asyncio.get_running_loop()
         if self._received() is None:
@@ -271,16 +271,16 @@ class Keeper:
         return self._received()
 
     def _listen(self, heard: "asyncio.Future[None]") -> None:
-        """Wake who waits when the answer is there, and not for less: waking costs more than reading."""
+        """Wake the waiting task only when the whole answer is there: waking costs more than reading."""
         try:
             there = self._received() is not None
         except (_KeeperLost, OSError):
-            there = True  # who waits meets the same
+            there = True  # the waiting task gets the same error
         if there:
             _set_once(heard)
 
     def _received(self) -> dict[str, Any] | None:
-        """Take what the keeper has said so far; return its answer if that is among it."""
+        """Read what the supervisor has sent so far; return its answer if it is complete."""
         if self._said is not None:
             return self._said
         with contextlib.suppress(BlockingIOError):
@@ -299,7 +299,7 @@ class Keeper:
         return None
 
     def _wake(self) -> None:
-        """Undo a SIGSTOP that the child sent its keeper, after ending the child, which would repeat it."""
+        """Undo a SIGSTOP that the child sent to its supervisor. End the child first: it would repeat it."""
         self._signal_child(signal.SIGKILL)
         self._process.send_signal(signal.SIGCONT)
 
@@ -310,7 +310,7 @@ class Keeper:
 
     async def _cancel(self, directory: str | None) -> None:
         answer = None
-        # Cancelled a second time: somebody is in a hurry.
+        # Cancelled a second time: the caller does not want to wait.
         with contextlib.suppress(_KeeperLost, OSError, asyncio.CancelledError):
             answer = self._received()
             if answer is None or protocol.DUE in answer:
@@ -322,7 +322,7 @@ class Keeper:
             self._give_up(directory)
 
     def _give_up(self, directory: str | None) -> None:
-        """End a keeper that no longer answers, and as much of its tree as can still be named."""
+        """End a supervisor that no longer answers, and all of its tree that can still be found."""
         self._in_use = False
         self._signal_child(signal.SIGKILL)
         self._process.kill()
@@ -332,21 +332,21 @@ class Keeper:
             _end_strays(directory)
 
     def dismiss(self) -> None:
-        """Tell an idle keeper to leave."""
+        """Tell an idle supervisor to leave."""
         self._in_use = False
         with contextlib.suppress(OSError):
             self._socket.send(line_of({protocol.LEAVE: True}))
         self._socket.close()
 
     async def left(self) -> None:
-        """Wait two seconds at most for a dismissed keeper to leave."""
+        """Wait two seconds at most for a dismissed supervisor to leave."""
         for _ in range(400):
             if self._process.poll() is not None:
                 return
             await asyncio.sleep(0.005)
 
     def reap(self) -> None:
-        """Leave no zombie; a dismissed keeper that is still there is ended."""
+        """Reap the process, so that no zombie is left; a dismissed supervisor that still lives is ended."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -358,10 +358,10 @@ def _set_once(ready: "asyncio.Future[None]") -> None:
 
 
 def _end_strays(directory: str) -> None:
-    """End what still works in `directory`: with the keeper gone, nothing else ties a process to it.
+    """End processes that still work in `directory`: without its supervisor only TMPDIR identifies them.
 
-    Linux only, and only what has kept its environment. Who hides from this could as well have ended us:
-    that is beyond the `subprocess` class.
+    Linux only, and only processes that kept their environment. A process that hides from this could also
+    have ended the harness: the `subprocess` class does not defend against that.
     """
     mark = f"TMPDIR={directory}\0".encode()
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""Keepers and their like, started as they are needed and used again."""
+"""Pools of supervisors and zygotes, which are started when they are needed and used again."""
 
 import json
 import socket
@@ -20,7 +20,10 @@ _KEEPER_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 def start_program(program: list[str], environment: Mapping[str, str]) -> tuple[Handle, socket.socket]:
-    """Start a program of ours that talks to us over its standard input."""
+    """Start a program of ours whose standard input is a socket to the harness.
+
+    Raises HarnessFailure if the program cannot be started.
+    """
     try:
         ours, theirs = socket.socketpair()
     except OSError as error:
@@ -45,14 +48,14 @@ def start_program(program: list[str], environment: Mapping[str, str]) -> tuple[H
 
 @dataclass(frozen=True, slots=True)
 class KeeperSettings:
-    """What a keeper is told when it starts: limits for all that it starts, and a directory to clean up."""
+    """The settings of a new supervisor: limits for all its children, and a directory to clean up."""
 
     directory: Path | None
     limits: Mapping[str, int]
     renounce_privileges: bool = False
 
     def command(self) -> list[str]:
-        """Return the command line of such a keeper."""
+        """Return the command line of such a supervisor."""
         settings = {
             "directory": None if self.directory is None else str(self.directory),
             "limits": dict(self.limits),
@@ -62,14 +65,14 @@ class KeeperSettings:
         return [real_interpreter(), "-I", "-S", "-B", str(_KEEPER_PROGRAM), json.dumps(settings)]
 
     def start(self) -> Keeper:
-        """Start one."""
+        """Start one supervisor."""
         return Keeper(*start_program(self.command(), _KEEPER_ENVIRONMENT))
 
 
 def keeper_pool(
     directory: Path | None, limits: Mapping[str, int], *, renounce_privileges: bool = False
 ) -> "KeeperPool[Keeper]":
-    """Return a pool of keepers that start plain children."""
+    """Return a pool of supervisors that start plain children."""
     settings = KeeperSettings(directory, limits, renounce_privileges)
 
     async def start() -> Keeper:
@@ -79,7 +82,7 @@ def keeper_pool(
 
 
 class KeeperPool(Generic[K]):
-    """Keepers of one kind, made when they are first needed and used again."""
+    """Supervisors of one kind, made when they are first needed and used again."""
 
     def __init__(self, start: Callable[[], Awaitable[K]], uses: int | None = None) -> None:
         self._start = start
@@ -88,12 +91,12 @@ class KeeperPool(Generic[K]):
         self._closed = False
 
     async def open(self) -> None:
-        """Start the first keeper now: it removes the directory should the harness die before any case."""
+        """Start the first supervisor now: it removes the directory if the harness dies before any case."""
         self._idle.append(await self._start())
 
     @asynccontextmanager
     async def borrowed(self) -> AsyncIterator[K]:
-        """Lend one keeper; it comes back only if it still lives and is not worn out."""
+        """Lend one supervisor. It is kept afterwards only if it still lives and has uses left."""
         keeper = self._living() or await self._start()
         try:
             yield keeper
@@ -115,7 +118,7 @@ class KeeperPool(Generic[K]):
         return None
 
     async def close(self) -> None:
-        """End every idle keeper; one that is lent out ends when it comes back."""
+        """End every idle supervisor; one that is lent out ends when it is returned."""
         self._closed = True
         leaving, self._idle = self._idle, []
         for keeper in leaving:

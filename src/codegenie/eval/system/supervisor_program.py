@@ -1,13 +1,13 @@
-"""Keeps one process tree at a time: starts it, waits for it, ends all of it, says how it went.
+"""The supervisor: starts one process tree at a time, waits for it, ends all of it and reports how it ended.
 
-A program of its own, run by path. Of the harness it imports `protocol`, which lists the messages on its
-socket (descriptor 0), and `removal`; no module imports it. The harness holds one supervisor per slot.
+This file is a program and is run by path; no module imports it. From the harness it imports `protocol`, which
+lists the messages on its socket (descriptor 0), and `removal`. The harness holds one supervisor per slot.
 
-Why a process: on Linux the keeper is a subreaper, so whatever a child leaves behind, through setsid and
-any number of forks, becomes the keeper's child and nobody else's. As a keeper serves one case at a time,
-a leaked process belongs to that case for certain. The limits that the keeper sets on itself are inherited,
-so the child needs no code of ours between fork and exec. It holds no secret, and when the harness dies it
-sees the end of its socket, takes everything with it and removes the directory of the run.
+Why this is a process: on Linux the supervisor is a subreaper. Every process that a child leaves behind,
+through setsid and any number of forks, becomes a child of the supervisor. A supervisor serves one case at a
+time, so a leaked process certainly belongs to that case. Children inherit the limits that the supervisor sets
+on itself, so no code of ours runs in the child between fork and exec. The supervisor holds no secret. When
+the harness dies, it reads the end of its socket, ends all its processes and removes the run directory.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-# Behind everything else: where the harness is not installed, it is still found.
+# At the end of the path: it is needed only where the harness is not installed.
 sys.path.append(os.path.abspath(os.path.join(__file__, *[".."] * 4)))
 
 from codegenie.eval.system import protocol
@@ -35,8 +35,8 @@ _CONTROL = 0
 _LARGEST_PART = 1 << 16
 _END_SECONDS = 5.0
 _REMOVAL_SECONDS = 5.0
-_WORD_SECONDS = 10.0  # for the harness, which may be busy, to say whether a deadline stands
-# A soft limit is reported (SIGXCPU), a hard one is not (SIGKILL); the distance tells the two apart.
+_WORD_SECONDS = 10.0  # for the harness, which may be busy, to answer whether a deadline stands
+# At the soft limit the process gets SIGXCPU, at the hard limit SIGKILL. The distance tells the two apart.
 _CPU_SECONDS_TO_HARD_LIMIT = 5
 _LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -44,12 +44,12 @@ _RESTORED_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGI
 
 
 def become_reaper() -> bool:
-    """Ask the kernel to hand us every orphan below us; False where there is no such thing."""
+    """Ask the kernel to make every orphan below us our child; False if the system cannot do this."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def renounce_privileges() -> bool:
-    """See to it that no set-user-id program below us gains any: it could outlive us, or own files of ours."""
+    """Let no set-user-id program below us gain privileges: it could outlive us, or take over our files."""
     return _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -59,19 +59,19 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def limit_self(limits: dict[str, int]) -> None:
-    """Lower our own limits, soft and hard, for every child to inherit."""
+    """Lower our own limits, soft and hard; every child inherits them."""
     for name, value in limits.items():
         resource.setrlimit(getattr(resource, name), _lowered(name, value))
 
 
 def limit_child(pid: int, limits: dict[str, int]) -> None:
-    """Lower the limits of one child, where the system has a way: we could not raise our own again."""
+    """Lower the limits of one child, if the system can do this: we could not raise our own again."""
     for name, value in limits.items() if hasattr(resource, "prlimit") else ():
         resource.prlimit(pid, getattr(resource, name), _lowered(name, value))
 
 
 def _lowered(name: str, value: int) -> tuple[int, int]:
-    """Return a limit, soft and hard, that is no higher than our own."""
+    """Return a soft and a hard limit, at most as high as our own."""
     _, ours = resource.getrlimit(getattr(resource, name))
     hard = value + (_CPU_SECONDS_TO_HARD_LIMIT if name == "RLIMIT_CPU" else 0)
     hard = hard if ours == resource.RLIM_INFINITY else min(hard, ours)
@@ -79,7 +79,10 @@ def _lowered(name: str, value: int) -> tuple[int, int]:
 
 
 def forget_inherited_signals() -> None:
-    """Undo what whoever started the harness ignored or blocked: a rubric inherits it, and we miss an end."""
+    """Reset the signals that the harness's parent ignored or blocked: a rubric would inherit them.
+
+    With SIGCHLD ignored or blocked we would also miss the end of a child.
+    """
     for number in signal.valid_signals():
         if signal.getsignal(number) is signal.SIG_IGN and number not in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
@@ -87,7 +90,7 @@ def forget_inherited_signals() -> None:
 
 
 def condition() -> list[object]:
-    """Return what a child inherits from us and what any process of the same user may change on us."""
+    """Return the properties that a child inherits from us and that any process of the user may change."""
     found: list[object] = [resource.getrlimit(limit) for limit in _LIMITS]
     found.append(os.getpriority(os.PRIO_PROCESS, 0))
     if hasattr(os, "sched_getaffinity"):
@@ -96,29 +99,29 @@ def condition() -> list[object]:
 
 
 def _out_of_the_way(descriptor: int) -> int:
-    """Move a descriptor above those that a child is given, and keep it from being inherited."""
+    """Move a descriptor above those that a child gets, and mark it as not inheritable."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(descriptor)
     return moved
 
 
 class Tree:
-    """The one process tree that is being kept."""
+    """The one process tree that is being supervised."""
 
     def __init__(self, leader: int, *, reaper: bool) -> None:
         self.leader = leader
         self._reaper = reaper
 
     def leader_status(self) -> os.waitid_result | None:
-        """Look at the leader's end without reaping it: its number stays ours until the group is ended."""
+        """Read how the leader ended without reaping it: its number stays taken until the group has ended."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self.leader, flags)
 
     def survivors(self) -> list[int]:
-        """Return what is still below us, the leader aside.
+        """Return the processes that are still below us, without the leader.
 
-        What has ended is reaped and still named: in its last moment it may have left us a child that was not
-        listed yet. Only a list with nobody but the leader says that there is nobody.
+        A process that has ended is reaped and still returned: just before its end it may have left a child
+        that was not listed yet. Only a list that holds no process but the leader shows that none is left.
         """
         if not self._reaper:
             return self._group_survivors()
@@ -128,7 +131,7 @@ class Tree:
         return others
 
     def _group_survivors(self) -> list[int]:
-        # The zombie leader itself answers until it is reaped; it cannot be told apart without /proc.
+        # A zombie leader counts as alive until it is reaped; without /proc the two cannot be told apart.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.leader, os.WNOHANG)
         try:
@@ -138,7 +141,7 @@ class Tree:
         return [self.leader]
 
     def end(self) -> bool:
-        """Kill and reap everything; False if something outlived five seconds of trying."""
+        """Kill and reap all processes; False if one is still alive after five seconds."""
         deadline = time.monotonic() + _END_SECONDS
         while True:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -171,7 +174,7 @@ def _parent(pid: str) -> int:
 
 
 def _read(path: str) -> bytes:
-    """Read a file of /proc, at less than half of what `open` costs for its buffers."""
+    """Read a file of /proc; this costs less than half of `open`, which makes buffers."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return b"".join(iter(lambda: os.read(descriptor, _LARGEST_PART), b""))
@@ -180,7 +183,7 @@ def _read(path: str) -> bytes:
 
 
 def _reap_all() -> bool:
-    """Reap what has ended; return whether any child is left."""
+    """Reap the children that have ended; return whether any child is left."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -205,13 +208,13 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> None:
-        """Serve until the harness says so, or is gone."""
+        """Serve until the harness sends `leave` or has ended."""
         while True:
             request, received = self._control.receive()
             if protocol.LEAVE in request:
                 return
             if protocol.SECONDS not in request:
-                continue  # a cancellation that crossed our answer
+                continue  # a cancellation that was sent before our answer arrived
             started = time.monotonic()
             descriptors = [_out_of_the_way(descriptor) for descriptor in received]
             try:
@@ -230,7 +233,7 @@ class Keeper:
     def _spawn(self, request: dict[str, Any], descriptors: list[int]) -> int:
         argv = request["argv"]
         streams = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(descriptors)]
-        # One request at a time and one thread: the working directory is ours to lend.
+        # There is one thread and one request at a time, so we can change our working directory for the child.
         os.chdir(request["cwd"])
         try:
             leader = os.posix_spawn(
@@ -254,7 +257,7 @@ class Keeper:
             leaked=leaked,
             cancelled=cancelled,
             timed_out=status is None and not cancelled,
-            # A child may lower our limits or our priority (prlimit, nice), and the next one would inherit it.
+            # A child may lower our limits or our priority (prlimit, nice). The next child would inherit them.
             fit=ended and condition() == self._condition,
         )
         if status is not None:
@@ -263,7 +266,7 @@ class Keeper:
         return answer
 
     def _wait(self, tree: Tree, deadline: float, *, patient: bool) -> tuple[os.waitid_result | None, bool]:
-        """Wait for the leader's end, the deadline or a word of the harness, never for its pipes."""
+        """Wait for the leader's end, the deadline or a message of the harness, never for a pipe."""
         while True:
             status = tree.leader_status()
             remaining = deadline - time.monotonic()
@@ -274,7 +277,7 @@ class Keeper:
                 deadline, remaining = time.monotonic() + more, more
             if status is not None:
                 return status, False
-            # A word may have come together with the request, and is then in the buffer, not in the socket.
+            # A message may have come together with the request. It is then in the buffer, not in the socket.
             patience = 0 if self._control.has_message else remaining
             readable, _, _ = select.select([self._wake, _CONTROL], [], [], patience)
             if self._wake in readable:
@@ -285,14 +288,14 @@ class Keeper:
                 return None, True
 
     def _time_withheld(self) -> float | None:
-        """Ask for how long a process may go on at its deadline; None if it is no longer wanted at all."""
+        """Ask for how long a process may go on at its deadline; None if its result is no longer wanted."""
         self._control.send({protocol.DUE: True})
         if not self._control.has_message and not select.select([_CONTROL], [], [], _WORD_SECONDS)[0]:
             return 0.0
         return self._control.receive()[0].get(protocol.MORE)
 
     def _wait_for_stragglers(self, tree: Tree) -> int:
-        """Give what the leader left behind a moment to end by itself; count what does not."""
+        """Give the processes that the leader left behind a moment to end; count those that do not."""
         deadline = time.monotonic() + self._grace
         while survivors := tree.survivors():
             if time.monotonic() > deadline:
@@ -302,9 +305,9 @@ class Keeper:
 
 
 def remove(root: str) -> None:
-    """Remove the directory of the run.
+    """Remove the run directory.
 
-    Several supervisors may do this at once, and what they remove may still be dying: hence the tries.
+    Several supervisors may do this at once, while processes in it are still ending. So it is tried again.
     """
     deadline = time.monotonic() + _REMOVAL_SECONDS
     while os.path.lexists(root) and time.monotonic() < deadline:
@@ -314,14 +317,14 @@ def remove(root: str) -> None:
 
 
 def main() -> None:
-    """Set ourselves up, serve, and clean up if the harness died without a word."""
+    """Set ourselves up, serve, and clean up if the harness ends without `leave`."""
     settings = json.loads(sys.argv[1])
     limit_self(settings["limits"])
     forget_inherited_signals()
     if settings["renounce_privileges"]:
         renounce_privileges()
     os.umask(0o077)
-    # What we start does not look into our memory. A program that is executed can be looked into again.
+    # Our children cannot read our memory. A program that a child executes can be inspected again.
     _prctl(_PR_SET_DUMPABLE, 0)
     try:
         Keeper(settings).serve()

@@ -1,4 +1,4 @@
-"""What confines a process: namespaces, Landlock, seccomp, limits. Standard library only.
+"""The confinement of a process: namespaces, Landlock, seccomp, limits. Standard library only.
 
-Nothing here knows of rubrics: it confines whatever program it is told to run in a room.
+No module here depends on rubrics: the caller names the program and its room.
 """

@@ -1,8 +1,8 @@
-"""The first process below the harness: makes zygotes, and outlives the harness by the time to clean up.
+"""The guardian, the first process below the harness: it makes zygotes, and cleans up if the harness dies.
 
-A program of its own, run by path. It holds no secret, has one thread and sees the host as the harness does;
-each zygote that it makes has its own socket to the harness. When the harness dies it sees the end of its
-socket, takes every zygote with it and turns into a keeper, which removes the directory of the run.
+This file is a program and is run by path. It holds no secret, has one thread and sees the host as the harness
+does. Each zygote has its own socket to the harness. When the harness dies, the guardian reads the end of its
+socket. It then ends every zygote and becomes a supervisor, which removes the run directory.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-# Behind everything else: where the harness is not installed, it is still found.
+# At the end of the path: it is needed only where the harness is not installed.
 sys.path.append(os.path.abspath(os.path.join(__file__, *[".."] * 5)))
 
 from codegenie.eval.isolation.confinement import syscalls, visible_paths
@@ -46,19 +46,19 @@ class Guardian:
         self._program = {**settings["program"], "path": sys.path[1:-1]}
         self._readable = visible_paths.readable(interpreter)
         self._world = World(interpreter) if settings["class"] == "namespace" else None
-        # Asked only where it is needed: in a namespace it would tell every copy a number of the host.
+        # Read only where it is needed. In a namespace it would give every copy a process number of the host.
         self._number = os.getpid() if self._world is None else 0
         if self._world is not None:
-            # Before there is a new mount namespace. A descriptor leads into the old one, where nothing can be
-            # mounted from the new one. A working directory is carried over.
+            # This comes before the new mount namespace exists. A descriptor points into the old namespace,
+            # and a process in the new one cannot mount there. The working directory moves with the process.
             os.fchdir(directory)
         self._prepared: Program | None = None
 
     def serve(self) -> Program | None:
-        """Make a zygote for every socket that comes, until the harness says so or is gone.
+        """Make a zygote for every socket that arrives, until the harness sends `leave` or has ended.
 
-        Returns once more in every confined copy, with the program that it has to run: so the program finds
-        next to nothing below itself on the stack.
+        In the guardian this returns None. It also returns once in every confined copy, with the program to
+        run. The program therefore finds almost no frames below it on the stack.
         """
         while True:
             request, descriptors = self._control.receive()
@@ -79,43 +79,44 @@ class Guardian:
             self._control.send({protocol.ZYGOTE: number})
 
     def become_cleaner(self) -> NoReturn:
-        """Turn into a keeper that finds its harness gone, as we did: it removes the directory of the run.
+        """Become a supervisor whose harness has ended: it removes the run directory.
 
-        Where that lies is asked only now. A path that is known before stands in the memory of every copy.
+        The path of the directory is read only now. A path that is read earlier would be in the memory of
+        every copy.
         """
         *program, told = self._settings["cleaner"]
         told = {**json.loads(told), "directory": os.readlink(f"/proc/self/fd/{self._directory}")}
         os.execv(program[0], [*program, json.dumps(told)])  # noqa: S606 - there is no shell in reach
 
     def end_all(self) -> None:
-        """End every zygote; the first process of a pid namespace takes all others of it with it."""
+        """End every zygote. With the first process of a pid namespace the kernel ends all its others."""
         for number in self._zygotes:
             os.kill(number, signal.SIGKILL)
 
     def _forget_the_dead(self) -> None:
-        """Let go of zygotes that have ended. Not before: until then nobody else can have their numbers."""
+        """Reap zygotes that have ended. Until then the kernel gives their numbers to no other process."""
         with contextlib.suppress(ChildProcessError):
             while (number := os.waitpid(-1, os.WNOHANG)[0]) != 0:
                 self._zygotes.remove(number)
 
     def _serve_as_zygote(self, channel: int) -> None:
-        """Serve one slot in a world of its own; a zygote ends here, and only its copies return."""
+        """Serve one slot in new namespaces. The zygote ends in this function; only its copies return."""
         self._control.let_go()
-        os.dup2(1, _CONTROL)  # never free: what took its place would be taken for a standard stream
+        os.dup2(1, _CONTROL)  # keep number 0 in use: the next file to get it would become standard input
         control = Control(channel)
         try:
             lockdown = self._enter()
             if self._program["spawn"] == "zygote":
                 self._prepared = Program(*(self._program[key] for key in ("interpreter", "name", "path")))
             zygote = Zygote(lockdown, self._program, control)
-            # What every copy shares is never looked through for garbage, and so never copied for that.
+            # The garbage collector now skips the objects that all copies share. Their pages are not copied.
             gc.freeze()
             control.send({protocol.READY: True})
             if zygote.serve():
                 return
         except Gone:
             pass
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the harness has to know
+        except BaseException as error:  # noqa: BLE001 - the harness has to know every failure
             control.send(told(error))
         os._exit(0)
 
@@ -123,37 +124,37 @@ class Guardian:
         limits, execution = self._settings["limits"], self._program["spawn"] == "cold"
         if self._world is not None:
             self._world.enter()
-        # Only now: whatever changes the user of a process unties it from its parent.
+        # Only now: a change of user removes the tie between a process and its parent.
         tie_to_parent(self._number)
         try:
             if self._world is not None:
                 return NamespaceLockdown(limits, self._readable, execution=execution)
             return LandlockLockdown(limits, self._readable, self._directory, execution=execution)
         finally:
-            # A way to the directory of the run, which no copy may have.
+            # This descriptor leads to the run directory, and no copy may have it.
             os.close(self._directory)
 
 
 def _forget_inherited_signals() -> None:
-    """Undo what whoever started the harness ignored or blocked: every rubric would inherit it."""
+    """Reset the signals that the harness's parent ignored or blocked: every rubric would inherit them."""
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) is signal.SIG_IGN:
             again = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, again)
     for own in _SIGNALS_OF_THE_C_LIBRARY:
-        # Its own functions refuse to change these. A program that posix_spawn started, as make does with all,
-        # has them ignored. The description of a handler is all zero: the default.
+        # The C library's own functions refuse to change these two. They are ignored in a program that was
+        # started by posix_spawn, as make starts all its programs. 32 zero bytes describe the default handler.
         syscalls.call("rt_sigaction", own, bytes(32), None, _BYTES_OF_A_SET)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 def _hide() -> None:
-    """Keep our memory from other programs of the user, and from a core; what is made of us inherits both.
+    """Hide our memory from other programs of the user and from core dumps; our children inherit both.
 
-    A collector of cores on a socket heeds no limit of size: without any kind of memory in the core it got
-    53 KB of registers and notes, and nothing of the program (measured on Linux 6.18).
+    A core collector that listens on a socket ignores the limit of size. With no kind of memory in the core it
+    received 53 KB of registers and notes, and no data of the program (measured on Linux 6.18).
     """
-    # First: once we are hidden the file is root's.
+    # This comes first: once the process is hidden, the file belongs to root.
     descriptor = os.open("/proc/self/coredump_filter", os.O_WRONLY | os.O_CLOEXEC)
     os.write(descriptor, b"0")
     os.close(descriptor)
@@ -161,14 +162,14 @@ def _hide() -> None:
 
 
 def _leave_room(most_tasks: int | None) -> None:
-    """Start nothing once the user has so many processes, and let no namespace of ours have more."""
+    """Start no process once the user has this many, and allow no namespace of ours more than this."""
     if most_tasks is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
         resource.setrlimit(resource.RLIMIT_NPROC, (most_tasks, hard))
 
 
 def main() -> Program | None:
-    """Serve, and clean up if the harness died without a word; in a confined copy, say what is to be run."""
+    """Serve, and clean up if the harness dies without `leave`; in a confined copy, return its program."""
     os.umask(0o077)
     _forget_inherited_signals()
     control = Control(_CONTROL)
@@ -178,7 +179,7 @@ def main() -> Program | None:
         _leave_room(settings["most_tasks"])
         guardian = Guardian(settings, directory, control)
     except OSError as error:
-        control.receive()  # the first request, and the harness reads what comes as the answer to it
+        control.receive()  # the first request: the harness takes the next message as the answer to it
         control.send(told(error))
         return None
     try:

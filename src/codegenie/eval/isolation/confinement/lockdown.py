@@ -1,4 +1,10 @@
-"""The steps by which a copy of the zygote gives up everything that its program does not need, in order."""
+"""The steps, in order, by which a copy of the zygote gives up everything that its program does not need.
+
+A `Lockdown` is made once in the zygote, and so its work is shared by all copies. `confine` then runs in every
+copy, before any foreign code. The copy enters its room, lowers its limits, drops its capabilities and applies
+Landlock. It loads the filter of system calls last, because the filter forbids the steps before it. A step
+that fails raises, and the copy ends without running its program.
+"""
 
 import contextlib
 import os
@@ -11,21 +17,21 @@ from codegenie.eval.isolation.confinement.seccomp import CallFilter
 from codegenie.eval.system.packed_tree import measure, unpack
 
 _SIGKILL = 9
-# A soft limit is reported (SIGXCPU), a hard one is not (SIGKILL); the distance tells the two apart.
+# At the soft limit the process gets SIGXCPU, at the hard limit SIGKILL. The distance tells the two apart.
 _CPU_SECONDS_TO_HARD_LIMIT = 5
-# One for the root of the mount.
+# The root directory of the mount.
 _INODES_OF_A_MOUNT = 1
 
 
 def tie_to_parent(parent: int) -> None:
-    """End when the parent ends; to be repeated after every change of user, which unties us."""
+    """Let the kernel end this process with its parent. A change of user undoes this: call it again then."""
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, _SIGKILL)
     if os.getppid() != parent:
         raise syscalls.Refused(3, "the parent is gone")
 
 
 class Lockdown(ABC):
-    """What every confined process of one zygote has in common, made once."""
+    """The parts of the confinement that all copies of one zygote share, made once."""
 
     fork_flags = 0
 
@@ -36,9 +42,9 @@ class Lockdown(ABC):
 
     @abstractmethod
     def confine(self, room: int, limits: Mapping[str, int]) -> None:
-        """Enter the room and give everything up, in a copy of the zygote that has one thread.
+        """Enter the room and give up all other access, in a copy of the zygote that has one thread.
 
-        `limits` are those of the case, beside those of all.
+        `limits` are those of this case, in addition to those of every case.
         """
 
     def _limit(self, limits: Mapping[str, int]) -> None:
@@ -56,7 +62,7 @@ class Lockdown(ABC):
 
 
 class NamespaceLockdown(Lockdown):
-    """Within a world of our own: the room is a private mount, and Landlock is the second wall."""
+    """Confinement in new namespaces: the room is a private mount, and Landlock is the second defense."""
 
     fork_flags = syscalls.CLONE_NEWNS
 
@@ -67,7 +73,7 @@ class NamespaceLockdown(Lockdown):
         self._ruleset.allow(landlock.places({**self._readable, visible_paths.BOX: landlock.WORK}))
 
     def confine(self, room: int, limits: Mapping[str, int]) -> None:
-        """Unpack the parcel into a mount that nobody else sees."""
+        """Unpack the files of the case into a mount that no other process sees."""
         entries, size = measure(room)
         namespaces.mount_room(
             size + self._settings["scratch_bytes"],
@@ -80,18 +86,19 @@ class NamespaceLockdown(Lockdown):
 
 
 class LandlockLockdown(Lockdown):
-    """Where there are no namespaces: the room is a directory on disk, and Landlock the wall around it."""
+    """Confinement without namespaces: the room is a directory on disk, and Landlock is the only defense."""
 
     def __init__(
         self, settings: Mapping[str, int], readable: Mapping[str, int], rooms: int, *, execution: bool
     ) -> None:
-        """Take the directory below which all rooms lie, as a descriptor."""
+        """Take a descriptor of the directory that holds all rooms."""
         super().__init__(settings, readable)
-        # Landlock does not see a change of mode or time, and here everything lies in reach.
+        # Landlock does not control changes of mode or time, and here all files of the host are in reach.
         self._calls = CallFilter(metadata=False, execution=execution)
         self._version = landlock.abi()
-        # Taken on once, by the zygote, and so by every copy: what differs from case to case is added by each.
-        # Entry by entry, for no rule takes away: some two hundred, too many for every case.
+        # The zygote applies these rules once, and every copy inherits them. A copy adds only the rules that
+        # differ between cases. A rule can only allow, so the entries of the library are listed one by one.
+        # These are about two hundred rules, too many to add for every case.
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         outer = landlock.Ruleset(self._version, landlock.LEAST_ABI)
         outer.allow(
@@ -99,12 +106,12 @@ class LandlockLockdown(Lockdown):
         )
         outer.take_on()
         self._places = landlock.places(self._readable)
-        # Without root there is nothing to drop, and no right to.
+        # An ordinary user has no capability to drop and no right to drop one.
         with contextlib.suppress(syscalls.Refused):
             syscalls.drop_bounding_set()
 
     def confine(self, room: int, limits: Mapping[str, int]) -> None:
-        """Enter the directory; the rules are made anew, for one of them names it."""
+        """Enter the directory. The rules are made for each case, because one of them names its directory."""
         os.fchdir(room)
         os.environ["TMPDIR"] = os.getcwd()
         ruleset = landlock.Ruleset(self._version, landlock.LEAST_ABI)

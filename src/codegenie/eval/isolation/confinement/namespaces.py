@@ -1,22 +1,22 @@
-"""A world of one's own: namespaces, a read-only root with next to nothing in it, and a user that is nobody.
+"""The namespaces of a zygote: a read-only root with almost nothing in it, and a user without any rights.
 
-Every step is fatal when it fails, and the namespaces are looked at before anything is changed in them: a
-mount or a name that was meant for ours must never reach the host's.
+Every step is fatal when it fails. The namespaces are compared with those of the host before anything is
+changed in them: a mount or a host name that is meant for the new ones must never reach the host.
 """
 
 import os
 
 from codegenie.eval.isolation.confinement import syscalls, visible_paths
 
-# What the process inside sees, whoever started the harness, and nobody's number outside if that was root:
-# systemd-homed gives 60001 to 60513 to people, and 61001 lies in a range that has no purpose.
+# The uid that a process inside sees. If root started the harness it is also the real uid outside, so it must
+# belong to no account: systemd-homed gives 60001 to 60513 to people, and 61001 lies in an unassigned range.
 USER = 61001
-# A host may have the name itself, and the probe could not tell the two apart.
+# The host itself may have this name, and then the probe could not tell the two apart.
 HOST_NAME = "confined" if os.uname().nodename != "confined" else "confined-rubric"
-# What the kernel says where no domain was set.
+# The kernel's answer if no domain name was set.
 DOMAIN_NAME = "(none)"
-# Below the directory of the run, which is the working directory when a world is made. Its path is never known
-# here: a copy could find it in its memory.
+# Relative to the run directory, which is the working directory when the root is built. The path of the run
+# directory is never known here: a copy could find it in its memory.
 CAGE = "root"
 KINDS = {
     "mnt": syscalls.CLONE_NEWNS,
@@ -31,15 +31,15 @@ _DEVICE = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NOEXEC
 
 
 class World:
-    """The place from which a new world is entered: who we are there, and which namespaces are its own."""
+    """Builds and enters a set of new namespaces, and remembers those of the host for comparison."""
 
     def __init__(self, interpreter: str) -> None:
         self._interpreter = interpreter
         self._ids = os.getuid(), os.getgid()
         self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._outside = {kind: self._namespace(kind) for kind in KINDS}
-        # Root has the right to build first and becomes nobody later; whoever has not gains it by a user
-        # namespace. Only root can make a root of what lies in a home directory that nobody else may enter.
+        # As root we build the mounts first and change to an unused uid afterwards. The interpreter may lie in
+        # a home directory that only root can enter. Without root a user namespace gives the right to mount.
         self._privileged = os.geteuid() == 0
 
     @property
@@ -49,9 +49,9 @@ class World:
         return sum(wanted)
 
     def enter(self) -> None:
-        """Make the world, in the first process of its namespaces. There is no way back.
+        """Build the root and change the user, in the first process of the namespaces. This cannot be undone.
 
-        The working directory is that of the run, and `/` of the new world afterwards.
+        The working directory must be the run directory. Afterwards it is `/` of the new root.
         """
         if not self._privileged:
             self._become_nobody()
@@ -79,9 +79,9 @@ class World:
             raise syscalls.Refused(1, f"the {shared[0]} namespace is not a new one")
 
     def _become_nobody(self) -> None:
-        """Say who we are outside. No group may be dropped from here on: that could give rights."""
+        """Map our ids to `USER`. From here on no group may be dropped: to lose a group can add rights."""
         user, group = self._ids
-        # The files of /proc/self are root's while nobody may look into us, and the maps could not be written.
+        # While this process is hidden, the files of /proc/self belong to root and cannot be written.
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         self._write("setgroups", "deny")
         self._write("gid_map", f"{USER} {group} 1")
@@ -96,7 +96,7 @@ class World:
             os.close(descriptor)
 
     def _build_root(self) -> None:
-        # Whoever we become has to walk through the directories that are made here.
+        # The later user must be able to walk through the directories that are made here.
         private = os.umask(0o022)
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
@@ -112,7 +112,7 @@ class World:
         os.makedirs(CAGE + visible_paths.ROOM)
         syscalls.restrict_mounts(CAGE, _READ_ONLY)
         for path in visible_paths.DEVICES:
-            # After the others: what forbids devices would forbid these, too.
+            # After the other mounts: the flag that forbids devices would forbid these, too.
             self._bind(path)
             syscalls.restrict_mounts(CAGE + path, _DEVICE)
         syscalls.pivot_into(CAGE)
@@ -123,7 +123,7 @@ class World:
         syscalls.mount(path, CAGE + path, None, syscalls.MS_BIND | syscalls.MS_REC)
 
     def _place(self, path: str, *, is_directory: bool) -> None:
-        """Make what something can be mounted on, unless an earlier mount has brought it."""
+        """Make a mount point, unless an earlier mount contains it already."""
         place = CAGE + path
         if os.path.lexists(place):
             return
@@ -133,7 +133,7 @@ class World:
 
 
 def mount_room(size: int, entries: int) -> None:
-    """Mount the private directory, in a mount namespace of one's own, and go there."""
+    """Mount the private directory and enter it. The caller must be in its own mount namespace."""
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount("tmpfs", visible_paths.ROOM, "tmpfs", flags, f"mode=0700,size={size},nr_inodes={entries}")
     os.chdir(visible_paths.ROOM)

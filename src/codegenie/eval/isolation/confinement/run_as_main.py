@@ -1,6 +1,6 @@
-"""Runs a file as `python FILE` would, in an interpreter that is there already, to the end of the process.
+"""Runs a file as `python FILE` would, in an interpreter that runs already, to the end of the process.
 
-What a program can see of the difference is written down in docs/reference/spawning.md and held by a test.
+The differences that a program can see are listed in docs/reference/spawning.md, and a test compares them.
 """
 
 import atexit
@@ -42,16 +42,16 @@ def arguments(interpreter: str, program: str) -> list[str]:
 
 
 class Program:
-    """A file that is to be run as the main program, by copies of this process.
+    """A file that copies of this process run as the main program.
 
-    All that can be made before is made here, once: what a copy makes it pays for by the page.
+    All that can be prepared is prepared here, once: each page that a copy changes has to be copied.
     """
 
     def __init__(self, interpreter: str, name: str, path: list[str]) -> None:
         self._name = name
         self._main = types.ModuleType("__main__")
         self._main.__dict__.update(__builtins__=sys.modules["builtins"], __annotations__={}, __cached__=None)
-        # Taken away and not let go of: freeing them would touch, and so copy, the memory of all.
+        # The modules are hidden but kept alive: to free them would change shared pages, and so copy them.
         names = [name for name in sys.modules if name.partition(".")[0] in _OUR_MODULES]
         self._ours = {name: sys.modules.pop(name) for name in names}
         sys.modules["__main__"] = self._main
@@ -62,9 +62,9 @@ class Program:
         _new_streams()
 
     def run(self) -> int:
-        """Run the file of the working directory, and end the process as the program says.
+        """Run the file in the working directory, and end the process with the program's exit status.
 
-        Returns only if ending it takes an interpreter's own last words, with the status to leave with.
+        Returns the exit status only if the interpreter itself has to report a problem at its end.
         """
         sys.path[0] = os.getcwd()
         main, file = self._main.__dict__, f"{sys.path[0]}/{self._name}"
@@ -74,8 +74,8 @@ class Program:
         atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to call what was registered
         if not _flushed():
             return status
-        # What is to be deleted at the end is deleted now, and may still write. An interpreter would go on to
-        # take itself apart, for longer than the whole case takes.
+        # Objects of the program are deleted now, and their finalizers may still write. An interpreter would
+        # then finalize itself, which takes longer than the whole case.
         main.clear()
         gc.collect()
         if not _flushed():
@@ -86,13 +86,13 @@ class Program:
 def _attempt(work: Callable[[], object]) -> BaseException | None:
     try:
         work()
-    except BaseException as error:  # noqa: BLE001 - whatever it is, an interpreter would print it and go on
+    except BaseException as error:  # noqa: BLE001 - an interpreter would print any of them and go on
         return error
     return None
 
 
 def _execute(main: dict[str, object], file: str) -> None:
-    """Run the file, read by the parser itself: its complaints about a text are not those about a file."""
+    """Run the file. The parser reads the file itself, because its messages about a text are different."""
     name = os.fsencode(file)
     opened = _C.fopen(name, b"rb")
     if not opened:
@@ -101,7 +101,7 @@ def _execute(main: dict[str, object], file: str) -> None:
 
 
 def _ended(error: BaseException | None, file: str) -> int:
-    """Return the status that an interpreter would leave with, and print what it would."""
+    """Return the exit status of an interpreter in this case, and print what it would print."""
     if error is None:
         return 0
     if isinstance(error, SystemExit):
@@ -125,7 +125,7 @@ def _status(code: object) -> int:
 
 
 def _report(error: BaseException, file: str) -> None:
-    """Have the exception shown, and shown again if whoever is to show it fails."""
+    """Show the exception by `sys.excepthook`; if that hook fails, show both exceptions."""
     problem = _attempt(lambda: sys.excepthook(type(error), error, error.__traceback__))
     if problem is None:
         return
@@ -137,7 +137,7 @@ def _report(error: BaseException, file: str) -> None:
 
 
 def _from_the_program(error: BaseException, file: str) -> BaseException:
-    """Take our own frames off a traceback: it begins where the program does."""
+    """Remove our own frames from a traceback, so that it begins with the program."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != file:
         trace = trace.tb_next
@@ -145,7 +145,7 @@ def _from_the_program(error: BaseException, file: str) -> BaseException:
 
 
 def _flushed() -> bool:
-    """Flush what there is to flush; say whether an interpreter would have nothing to complain about."""
+    """Flush the standard streams; return whether an interpreter would find no problem."""
     problems = [_attempt(partial(_flush, stream)) for stream in (sys.stdout, sys.stderr)]
     return not any(problems)
 
@@ -156,7 +156,7 @@ def _flush(stream: "TextIO | None") -> None:
 
 
 def _new_streams() -> None:
-    """Make the standard streams anew, as they are for files, which a copy puts in the place of these."""
+    """Make new standard streams of the kind that Python uses for files. A copy replaces their descriptors."""
     for descriptor in range(3):
         file = os.memfd_create("stream", os.MFD_CLOEXEC)
         os.dup2(file, descriptor)

@@ -1,8 +1,8 @@
-"""The filter of system calls: an allow-list, compiled once and loaded by every process that is confined.
+"""The filter of system calls: an allow-list, compiled once and loaded by every confined process.
 
-What is not on the list fails with EPERM, an error that a program can report; a call of a foreign
-architecture ends the process. A balanced tree of ranges and not a list: loading a list of 160 comparisons
-took 167 microseconds for every case, mostly to try it for each number.
+A call that is not on the list fails with EPERM, an error that a program can report. A call of a foreign
+architecture ends the process. The filter is a balanced tree of ranges. As a list of 160 comparisons it took
+167 microseconds to load for every case, because the kernel tries the filter for each number.
 """
 
 import ctypes
@@ -32,36 +32,36 @@ _EAGAIN = 0x00050000 | errno.EAGAIN
 _SET_MODE_FILTER = 1
 _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
-# A jump by a condition has eight bits, one without has more.
+# The distance of a conditional jump has eight bits; an unconditional jump has more.
 _LONGEST_JUMP = 255
 
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xF
-# Duplicating, flags and pipes. Not F_SETOWN and F_SETSIG, by which a file sends a signal of one's choice; and
-# no locks, as flock is not on the list: cases that run side by side read the same library, and a lock on a
-# file of it is a word to the other.
+# Duplicates, flags and pipes. Not F_SETOWN and F_SETSIG, with which a file sends a signal of the caller's
+# choice. No locks, and flock is not on the list either: cases that run at the same time read the same
+# library, and two cases could signal each other through locks on its files.
 _FREE_FCNTL = (0, 1, 2, 3, 4, 1030, 1032)
-# What `isatty`, the size of a window and non-blocking sockets need. Not TIOCSTI, which types for the user.
+# For `isatty`, the size of a window and non-blocking sockets. Not TIOCSTI, which fakes input of the user.
 _FREE_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-# Asking for the name of a thread; to set it would be a word in the kernel's log. Not PR_SET_PDEATHSIG:
-# whoever clears it outlives us.
+# PR_GET_NAME reads the name of a thread. Not PR_SET_NAME, whose text can appear in the kernel's log. Not
+# PR_SET_PDEATHSIG: a process that clears it outlives its parent.
 _FREE_PRCTL = (16,)
 # Huge pages come from a pool that the whole machine shares, and no limit of a process counts them.
 _MAP_HUGETLB = 0x40000
-# MREMAP_FIXED and MREMAP_DONTUNMAP: a mapping at an address of one's choice.
+# MREMAP_FIXED and MREMAP_DONTUNMAP: a mapping at an address of the caller's choice.
 _REMAP_ELSEWHERE = 0x6
-# Stand for the upper halves of the addresses around those where the kernel puts mappings.
+# Placeholders for the upper halves of the addresses near those where the kernel puts mappings.
 _NEIGHBOURHOOD = (0x5E1F0001, 0x5E1F0002, 0x5E1F0003)
-# What allocators use, and hints about reading. Not MADV_PAGEOUT and MADV_COLD, which push pages of the
-# library out of memory (a note for the next case), nor the sharing of equal pages (MADV_MERGEABLE).
+# The advice that allocators give, and hints about reading. Not MADV_PAGEOUT and MADV_COLD: they push pages of
+# the library out of memory, and the next case can measure that. Not MADV_MERGEABLE, which shares equal pages.
 _FREE_MADVISE = (0, 1, 2, 3, 4, 8, 14, 15)
-# Kind, error, sizes of buffers, times, protocol and family, as the socket module asks for them. Not
-# SO_PEERPIDFD and SO_COOKIE: both tell a number that counts for the whole machine.
+# Kind, error, sizes of buffers, times, protocol and family, as the socket module reads them. Not
+# SO_PEERPIDFD and SO_COOKIE: both return a number that counts for the whole machine.
 _SOL_SOCKET, _FREE_GETSOCKOPT = 1, (2, 3, 4, 7, 8, 9, 13, 20, 21, 30, 38, 39)
-# VM, FS, FILES, SIGHAND, THREAD: a thread. Whatever has fewer of these flags is a process.
+# VM, FS, FILES, SIGHAND and THREAD make a thread. With fewer of these flags clone makes a process.
 _THREAD_FLAGS = 0x00010F00
-# A namespace, and PTRACE and PIDFD, in a thread's flags.
+# Flags that a thread must not have: those of namespaces, PTRACE and PIDFD.
 _FOREIGN_FLAGS = 0x7E020000 | 0x00002000 | 0x00001000
-# Stands for the number of the process that loads the filter.
+# Placeholder for the number of the process that loads the filter.
 _SELF = 0x5E1F5E1F
 _RLIMIT_CORE = 4
 _FUTEX_PRIVATE = 128
@@ -75,12 +75,12 @@ def _returns(action: int) -> Code:
 
 
 def _argument(index: int) -> Instruction:
-    # The lower half, on little endian: these arguments are ints, and the kernel ignores the rest.
+    # The lower half on a little-endian machine. These arguments are ints, and the kernel ignores the rest.
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)
 
 
 def _null(index: int, otherwise: Code) -> Code:
-    """Go on behind this code if the argument, which is a pointer and has two halves, is none."""
+    """Continue after this code if the argument is a null pointer; both of its halves are compared."""
     upper = (_LOAD, 0, 0, _ARGUMENTS + 8 * index + 4)
     test: Code = [_argument(index), (_JUMP_EQUAL, 0, 2, 0), upper, (_JUMP_EQUAL, len(otherwise), 0, 0)]
     return [*test, *otherwise]
@@ -95,37 +95,38 @@ def _one_of(index: int, values: Sequence[int]) -> Code:
 
 
 def _masked(index: int, mask: int, value: int, otherwise: Code) -> Code:
-    """Go on behind this code if the bits under the mask are the value."""
+    """Continue after this code if the bits under the mask are equal to the value."""
     test: Code = [_argument(index), (_MASK, 0, 0, mask), (_JUMP_EQUAL, len(otherwise), 0, value)]
     return [*test, *otherwise]
 
 
 def _unless(index: int, value: int, otherwise: Code) -> Code:
-    """Go on behind this code if the argument is not the value."""
+    """Continue after this code if the argument differs from the value."""
     return [_argument(index), (_JUMP_EQUAL, 0, len(otherwise), value), *otherwise]
 
 
 def _near_or_anywhere() -> Code:
-    """Allow a mapping that is wished for near the others, or nowhere in particular.
+    """Allow a mapping near the existing ones, or one without a wished address.
 
-    A page has page tables of its own where nothing else is near, and no limit of memory counts these: 64,000
-    pages far from each other took 512 MiB of tables (measured). Within 12 GiB there are 24 MiB at most.
+    A page that is far from all others needs page tables of its own, and no limit of memory counts these:
+    64,000 pages far from each other took 512 MiB of tables (measured). Within 12 GiB 24 MiB is the most.
     """
     upper = (_LOAD, 0, 0, _ARGUMENTS + 4)
     near: Code = [(_JUMP_EQUAL, 6 - position, 0, half) for position, half in enumerate(_NEIGHBOURHOOD)]
-    # No wish is an address whose halves are both 0.
+    # Without a wish both halves of the address are 0.
     nowhere: Code = [(_JUMP_EQUAL, 0, 2, 0), _argument(0), (_JUMP_EQUAL, 1, 0, 0)]
     return [upper, *near, *nowhere, *_returns(_EPERM), *_returns(_ALLOW)]
 
 
 def _checks(*, execution: bool) -> dict[str, Code]:
-    """Return the code of every call that is free for some arguments only.
+    """Return the code for every call that is allowed for some arguments only.
 
-    Where a fresh interpreter lies in memory is not known when the filter is loaded.
+    With `execution` the address of a mapping is not checked: where a fresh interpreter will lie in memory is
+    not known when the filter is loaded.
     """
     no, yes = _returns(_EPERM), _returns(_ALLOW)
     return {
-        # Datagrams could be sent to a name, whoever the other end is.
+        # A datagram socket could send to any named socket, whatever its other end is.
         "socketpair": [
             *_masked(0, 0xFFFFFFFF, _AF_UNIX, no),
             *_masked(1, _SOCK_TYPE, _SOCK_STREAM, no),
@@ -137,12 +138,12 @@ def _checks(*, execution: bool) -> dict[str, Code]:
         "mremap": [*_masked(3, _REMAP_ELSEWHERE, 0, no), *yes],
         "madvise": _one_of(2, _FREE_MADVISE),
         "fcntl": _one_of(1, _FREE_FCNTL),
-        # One that is not private is named by a page of a file, and the library's pages are everybody's. Not
-        # EPERM: glibc ends the process for it, and tries again for this.
+        # A futex that is not private is identified by a page of a file, and all cases share the pages of the
+        # library. Not EPERM: glibc ends the process after EPERM, and tries again after EAGAIN.
         "futex": [*_masked(1, _FUTEX_PRIVATE, _FUTEX_PRIVATE, _returns(_EAGAIN)), *yes],
         "ioctl": _one_of(1, _FREE_IOCTL),
         "prctl": _one_of(0, _FREE_PRCTL),
-        # One byte is the limit that a collector of cores heeds; lowered to none it would be ignored.
+        # A core collector obeys a limit of one byte, and ignores a limit of 0.
         "prlimit64": [*_masked(0, 0xFFFFFFFF, 0, no), *_unless(1, _RLIMIT_CORE, _null(2, no)), *yes],
         "setrlimit": [*_unless(0, _RLIMIT_CORE, no), *yes],
         "kill": _one_of(0, (_SELF,)),
@@ -152,7 +153,7 @@ def _checks(*, execution: bool) -> dict[str, Code]:
 
 
 def _ranges(machine: str, allowed: Sequence[str]) -> list[tuple[int, Code]]:
-    """Return where, in the order of their numbers, the answer to a call changes, and to what."""
+    """Return, in order of call numbers, each number where the answer changes, and the new answer."""
     checks = _checks(execution=EXECUTION in allowed)
     answers = {number: _returns(_ALLOW) for table in allowed for number in numbers(table, machine).values()}
     answers |= {number: checks[name] for name, number in numbers(CHECKED, machine).items()}
@@ -184,7 +185,7 @@ def _tree(ranges: Sequence[tuple[int, Code]]) -> Code:
 def program(machine: str, *, metadata: bool, execution: bool) -> Code:
     """Return the filter for a machine.
 
-    `metadata` frees changes of modes and times, `execution` frees the start of another program.
+    `metadata` allows changes of modes and times, `execution` allows the start of another program.
     """
     allowed = [FREE, *([METADATA] if metadata else ()), *([EXECUTION] if execution else ())]
     head: Code = [
@@ -203,13 +204,13 @@ class _FilterProgram(ctypes.Structure):
 
 
 def _place_of_mappings() -> int:
-    """Return an address where the kernel puts a mapping now: each lies just below the others."""
+    """Return an address where the kernel puts a mapping now: each new one lies just below the others."""
     with mmap.mmap(-1, mmap.PAGESIZE) as page:
         return ctypes.addressof(ctypes.c_char.from_buffer(page))
 
 
 class CallFilter:
-    """A filter as the kernel takes it; made once, loaded by any number of copies of this process."""
+    """A filter in the kernel's form; made once, loaded by any number of copies of this process."""
 
     def __init__(self, *, metadata: bool, execution: bool) -> None:
         code = program(syscalls.MACHINE, metadata=metadata, execution=execution)
@@ -218,12 +219,12 @@ class CallFilter:
         code = [(*each[:3], halves.get(each[3], each[3])) for each in code]
         raw = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
         self._raw = ctypes.create_string_buffer(raw, len(raw))
-        # Where the number of the process stands: it is not known before there is one.
+        # The offsets of the process number, which is not known before the process exists.
         self._own_number = [index * 8 + 4 for index, each in enumerate(code) if each[3] == _SELF]
         self._program = _FilterProgram(len(code), ctypes.addressof(self._raw))
 
     def load(self, own_number: int) -> None:
-        """Bind this process, for good, to the filter; it may signal itself alone."""
+        """Load the filter, which stays until this process ends. The process may then signal only itself."""
         for place in self._own_number:
             struct.pack_into("=I", self._raw, place, own_number)
         syscalls.call("seccomp", _SET_MODE_FILTER, 0, ctypes.byref(self._program))

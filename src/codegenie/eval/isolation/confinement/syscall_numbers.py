@@ -1,7 +1,7 @@
 """The system calls that the confinement knows, by name, with their numbers on x86_64 and aarch64.
 
-Numbers never change once they are given. They are compared with the headers of the kernel by a test, and
-with the kernel itself wherever the harness runs: the probes fail where a number is wrong.
+The kernel never changes a number. A test compares these with the headers of the kernel. The probes compare
+them with the kernel itself wherever the harness runs: they fail if a number is wrong.
 """
 
 # name:x86_64:aarch64, a dash where the architecture has no such call.
@@ -33,24 +33,25 @@ FREE = """
     timerfd_settime:286:86 times:100:153 truncate:76:45 umask:95:166 uname:63:160 unlink:87:-
     unlinkat:263:35 wait4:61:260 waitid:247:95 write:1:64 writev:20:66
 """
-"""Calls that touch only the caller, or what Landlock decides about."""
+"""Calls that affect only the caller, or files that Landlock decides about."""
 
 METADATA = """
     chmod:90:- fchmod:91:52 fchmodat:268:53 futimesat:261:- utime:132:- utimensat:280:88 utimes:235:-
 """
-"""Calls that change modes and times. Landlock does not see them: free only where the rest is read-only."""
+"""Calls that change modes and times. Landlock does not control them, so they are allowed only if all other
+files are read-only."""
 
 CHECKED = """
     clone:56:220 fcntl:72:25 futex:202:98 getsockopt:55:209 ioctl:16:29 kill:62:129 madvise:28:233
     mmap:9:222 mremap:25:216 prctl:157:167 prlimit64:302:261 sendto:44:206 setrlimit:160:164
     socketpair:53:199 tgkill:234:131
 """
-"""Calls that are free for some arguments."""
+"""Calls that are allowed for some arguments only."""
 
 EXECUTION = """
     execve:59:221
 """
-"""The call that starts a fresh interpreter: free only where one is started (`--spawn cold`).
+"""The call that starts a fresh interpreter, allowed only with `--spawn cold`.
 
 A copy of a zygote needs no other program. With this call it could choose the name of its process by a link,
 which the kernel writes into its log, and start any program that it can read through the loader `ld.so`.
@@ -61,19 +62,20 @@ OURS = """
     landlock_restrict_self:446:446 mount:165:40 mount_setattr:442:442 pivot_root:155:41 seccomp:317:277
     setdomainname:171:162 sethostname:170:161 umount2:166:39 unshare:272:97
 """
-"""Calls that set a confinement up."""
+"""Calls that set up the confinement."""
 
 ABSENT = """
     clone3:435:435 preadv2:327:286 pwritev2:328:287 statx:332:291
 """
-"""Calls that are answered as by a kernel that does not have them: glibc then takes another.
+"""Calls that the filter answers as if the kernel did not have them: glibc then uses another call.
 
-What clone3 is to do stands behind a pointer, where no filter can look. With a flag, preadv2 and pwritev2 tell
-which pages of a file are in memory. statx tells the number of a mount: it counts all mounts of the machine.
+The arguments of clone3 are behind a pointer, which a filter cannot read. With a flag, preadv2 and pwritev2
+reveal which pages of a file are in memory. statx reveals the number of a mount, which counts all mounts of
+the machine.
 """
 
 LAST_KNOWN = 462
-"""What is numbered higher is newer than this list, and is answered as by a kernel that does not have it."""
+"""Calls with a higher number are newer than this list. The filter answers as if they did not exist."""
 
 
 def numbers(table: str, machine: str) -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""System calls that the standard library does not have, each fatal when it fails.
+"""System calls that the standard library does not have. Each raises `Refused` when it fails.
 
-Made without giving up the interpreter's lock: these processes have one thread, and a copy of one must find
-its lock as it was.
+They are made without releasing the interpreter's lock: these processes have one thread, and a copy of such a
+process must find the lock as it was.
 """
 
 import ctypes
@@ -33,17 +33,18 @@ PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
 
 LACKING = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV})
-"""How a kernel, or its configuration, says that it does not have or does not allow a call.
+"""The errors with which a kernel, or its configuration, answers a call that it does not have or allow.
 
-Only these can lower a class. Everything else is of the moment: a disk or a table that is full, a limit of the
-shell, a process that somebody ended. Others can bring that about, and must not choose our walls by it.
+Only these can make `auto` take a weaker class. All other errors are temporary: a full disk or table, a limit
+of the shell, a process that another program ended. Another user can cause these, and must not be able to
+lower the class of this run.
 """
 
 WORTH_WAITING = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS, errno.ENOBUFS}
 )
 
-# For what others have taken, their threads for one, which end with their case.
+# How long to wait for a resource that other cases use, threads for example. They end with their case.
 _PATIENCE_SECONDS = 5.0
 
 _SIGCHLD = 17
@@ -56,11 +57,11 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 class Refused(OSError):  # noqa: N818 - an answer of the kernel
-    """The kernel did not do what the confinement needs; `args` say which call that was."""
+    """The kernel refused a call that the confinement needs; `args` say which call."""
 
 
 def supported() -> bool:
-    """Whether this is a system whose calls we know."""
+    """Whether the call numbers of this system are known."""
     return os.uname().sysname == "Linux" and MACHINE in {"x86_64", "aarch64"}
 
 
@@ -80,7 +81,7 @@ def call(name: str, *arguments: object) -> int:
 
 
 def _word(argument: object) -> object:
-    # Without a type ctypes passes an int as 32 bits, and the upper half of the register is whatever it was.
+    # Without a type ctypes passes an int as 32 bits, and the upper half of the register keeps an old value.
     return ctypes.c_long(argument) if isinstance(argument, int) else argument
 
 
@@ -90,11 +91,11 @@ def prctl(option: int, value: int) -> None:
 
 
 def fork_into(namespaces: int) -> int:
-    """Fork, the child in new namespaces of these kinds; return as `os.fork` does.
+    """Fork, with the child in new namespaces of these kinds; return as `os.fork` does.
 
-    One call where fork and unshare would be two, at little more than half the price of `os.fork`; and the
-    child is the first process of a new pid namespace. The child is told its own number wherever a number is
-    remembered: what stood there is that of a process of the host.
+    This is one call instead of fork and unshare, at little more than half the cost of `os.fork`. The child is
+    the first process of a new pid namespace. The C library and `threading` remember a process number. In the
+    child both get its own number, because the old one is that of a process of the host.
     """
     remembered = _remembered_number()
     flags = namespaces | _SIGCHLD | (_CLONE_CHILD_SETTID if remembered else 0)
@@ -115,9 +116,9 @@ def fork_into(namespaces: int) -> int:
 
 @cache
 def _remembered_number() -> int:
-    """Return where the C library remembers the number of this thread, 0 if that is not found.
+    """Return the address where the C library keeps the number of this thread, 0 if it is not found.
 
-    `fork` writes it anew in the child. The bare call does so only if it is told where.
+    `fork` updates the number in the child. The bare call does so only if it is given the address.
     """
     words = (ctypes.c_int32 * _THREAD_DESCRIPTION_WORDS).from_address(threading.get_ident())
     number = threading.get_native_id()
@@ -125,7 +126,7 @@ def _remembered_number() -> int:
 
 
 def fork_patiently(namespaces: int) -> int:
-    """Fork as `fork_into` does, and wait for what others have taken: their threads end with their case."""
+    """Fork as `fork_into` does, and wait if other cases use up a limit: their threads end with the case."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
@@ -171,7 +172,7 @@ def restrict_mounts(root: str, flags: int) -> None:
 
 
 def pivot_into(root: str) -> None:
-    """Make a mount the root, and let go of the old one."""
+    """Make a mount the root, and unmount the old root."""
     os.chdir(root)
     call("pivot_root", b".", b".")
     call("umount2", b".", MNT_DETACH)
@@ -184,7 +185,7 @@ def close_from(descriptor: int, *, when_replaced: bool = False) -> None:
 
 
 def drop_bounding_set() -> None:
-    """See to it that nothing that is executed below us can have a capability."""
+    """Make sure that no program that is executed below us can gain a capability."""
     last = 0
     while True:
         try:

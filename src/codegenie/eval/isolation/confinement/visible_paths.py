@@ -1,4 +1,4 @@
-"""What of the file system a confined interpreter needs: itself, its library, its shared objects, devices."""
+"""The files that a confined interpreter needs: itself, its library, its shared objects, devices."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -7,23 +7,25 @@ from codegenie.eval.isolation.confinement.landlock import EXECUTE, READ, READ_DI
 
 BOX = "/box"
 ROOM = "/box/case"
-"""Where the private directory is mounted. Landlock's rule is on the parent: it does not see a covered one."""
+"""Where the private directory is mounted. Landlock's rule is on the parent, because a rule on the mount point
+itself does not apply to what is mounted there."""
 
 DEVICES = {"/dev/null": READ_FILE | WRITE_FILE, "/dev/zero": READ_FILE, "/dev/urandom": READ_FILE}
 
-# Where the loader of shared objects stands for programs, and data that the standard library reads.
+# The directory in which programs look for their loader, and data that the standard library reads.
 _ALSO = ("/lib64", "/usr/lib/locale", "/usr/share/zoneinfo")
 _LINKS = ("/lib", "/lib64")
 _NOT_OURS = ("site-packages", "dist-packages")
 
 
 def readable(interpreter: str) -> dict[str, int]:
-    """Return what may be read, by path, with the rights on it; nothing of it lies below another.
+    """Return the readable paths with the rights on them. No path lies below another.
 
-    Not the whole of /usr/lib, and nothing that was merely installed: a secret may lie there.
+    They are neither the whole of /usr/lib nor installed packages: a secret may lie there.
     """
     objects = _shared_objects()
-    # An interpreter of its own prefix has its shared object above its library: that file, and not all of lib.
+    # An interpreter with its own prefix has a shared object in the directory above its library. Only that
+    # file is readable, not the whole directory.
     above = {path for path in objects if _standard_library().startswith(f"{os.path.dirname(path)}/")}
     places = (*_directories(objects - above), *_ALSO)
     directories = {os.path.realpath(path) for path in places if os.path.isdir(path)}
@@ -34,7 +36,7 @@ def readable(interpreter: str) -> dict[str, int]:
 
 
 def without_packages(paths: Mapping[str, int]) -> dict[str, int]:
-    """Return what may be read, the library entry by entry where packages lie below it."""
+    """Return the readable paths, with the library entry by entry if packages lie below it."""
     library = _standard_library()
     if not masked() or library not in paths:
         return dict(paths)
@@ -43,7 +45,7 @@ def without_packages(paths: Mapping[str, int]) -> dict[str, int]:
 
 
 def masked() -> list[str]:
-    """Return the directories below the library that hold other people's packages."""
+    """Return the directories below the library that hold installed packages."""
     places = (f"{_standard_library()}/{name}" for name in _NOT_OURS)
     return [path for path in places if os.path.isdir(path)]
 
@@ -63,7 +65,7 @@ def _directories(objects: set[str]) -> Iterator[str]:
 
 
 def _shared_objects() -> set[str]:
-    """Return the shared objects that this interpreter has loaded: those of a copy lie beside them."""
+    """Return the shared objects that this interpreter has loaded. A copy finds others beside them."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         fields = [line.rstrip("\n").split(None, 5) for line in maps]
     files = {name for _, rights, *_, name in fields if "x" in rights and name.startswith("/")}

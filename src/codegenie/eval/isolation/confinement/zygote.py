@@ -1,7 +1,7 @@
-"""A clean interpreter that makes one confined copy of itself for every request, and keeps nothing of any.
+"""A clean interpreter that makes one confined copy of itself for every request, and keeps no data of any.
 
-Requests hold a deadline and descriptors; what the descriptors lead to is read by the copy alone. One request
-at a time, one thread: whatever is there besides the copy came from it.
+A request holds a deadline and descriptors; only the copy reads the files behind the descriptors. The zygote
+has one thread and serves one request at a time: any other process below it was left by the copy.
 """
 
 import json
@@ -19,12 +19,12 @@ from codegenie.eval.system.protocol import Control
 _LARGEST_PART = 1 << 12
 _SET_UP_FAILED = 98
 _END_SECONDS = 5.0
-# For the harness to say whether a deadline stands. It answers at once, unless it is as busy as all others.
+# How long the harness may take to answer whether a deadline stands. Only a busy machine delays its answer.
 _WORD_SECONDS = 10.0
 
 
 def told(error: BaseException) -> protocol.Failed:
-    """Say what the harness has to know of a step that failed."""
+    """Return the message that tells the harness which step failed and why."""
     number = error.errno if isinstance(error, OSError) else None
     return protocol.Failed(
         error=f"{type(error).__name__}: {error}",
@@ -44,18 +44,18 @@ class Zygote:
         self._number = os.getpid()
 
     def serve(self) -> bool:
-        """Serve until the harness says so or is gone; True in a copy, which is confined and has to run."""
+        """Serve until the harness sends `leave` or has ended. In a confined copy, return True."""
         while True:
             request, descriptors = self._control.receive()
             if protocol.LEAVE in request:
                 return False
             if protocol.SECONDS not in request:
-                continue  # a cancellation that crossed our answer
+                continue  # a cancellation that was sent before our answer arrived
             reason, reasons = os.pipe()
             try:
                 copy = syscalls.fork_into(self._lockdown.fork_flags)
             except syscalls.Refused as refused:
-                # Others have taken what it needs; the harness asks again, for as long as it has patience.
+                # Other processes use up a limit. The harness asks again until its time to wait is over.
                 for descriptor in (reason, reasons, *descriptors):
                     os.close(descriptor)
                 self._control.send(told(refused))
@@ -72,10 +72,10 @@ class Zygote:
             self._control.send(json.loads(said) if said else answer)
 
     def _become(self, descriptors: list[int], reasons: int, request: dict[str, Any]) -> None:
-        """Confine ourselves, and take a fresh interpreter if that is asked for. Nothing foreign has run.
+        """Confine this copy, and execute a fresh interpreter if that is asked for. No foreign code has run.
 
-        Only a probe may be looked into from outside, to prove what it is. Into a rubric other programs of the
-        harness's user cannot look, and an agent is one of these: neither its case nor its memory is seen.
+        Only a probe may be inspected from outside, as part of its proof. The memory and the case of a rubric
+        are hidden from other programs of the harness's user, because an agent is one of these programs.
         """
         try:
             # In a pid namespace of our own the zygote is its first process.
@@ -92,7 +92,7 @@ class Zygote:
             syscalls.close_from(3, when_replaced=cold)
             if cold:
                 self._replace()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, untrusted code must not run
+        except BaseException as error:  # noqa: BLE001 - after any failure untrusted code must not run
             os.write(reasons, json.dumps(told(error)).encode())
             os._exit(_SET_UP_FAILED)
 
@@ -123,13 +123,13 @@ class Zygote:
         return answer
 
     def _wait(self, handle: int, deadline: float) -> tuple[bool, bool]:
-        """Wait for the end, a word of the harness or the deadline; say whether it was one of the latter."""
+        """Wait for the end, a message or the deadline; return whether it was cancelled, and whether late."""
         poll = select.poll()
         poll.register(handle, select.POLLIN)
         poll.register(self._control.descriptor, select.POLLIN)
         while True:
             remaining = max(deadline - time.monotonic(), 0.0)
-            # A word may have come together with the request, and is then in the buffer, not in the socket.
+            # A message may have come together with the request. It is then in the buffer, not in the socket.
             ready = dict(poll.poll(0 if self._control.has_message else remaining * 1000 + 1))
             late = time.monotonic() - deadline
             if handle in ready and late < 0:
@@ -147,7 +147,7 @@ class Zygote:
             deadline = time.monotonic() + more
 
     def _time_withheld(self, handle: int) -> float | None:
-        """Stop the copy and ask for how long it may go on; None if it is no longer wanted at all."""
+        """Stop the copy and ask for how long it may go on; None if its result is no longer wanted."""
         signal.pidfd_send_signal(handle, signal.SIGSTOP)
         self._control.send({protocol.DUE: True})
         if not select.select([self._control.descriptor], [], [], _WORD_SECONDS)[0]:
@@ -158,7 +158,7 @@ class Zygote:
         return more
 
     def _end_leftovers(self) -> int:
-        """End what a copy left behind, which the filter forbids; count it."""
+        """End the processes that a copy left behind, although the filter forbids them; count them."""
         leaked = 0
         deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline:
@@ -171,4 +171,4 @@ class Zygote:
                     os.kill(-1, signal.SIGKILL)
                 time.sleep(0.001)
             leaked += pid != 0
-        return leaked + 1  # and it is still there
+        return leaked + 1  # one is still there
