@@ -8,7 +8,7 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run one command and leave with its exit code."""
     try:
-        # Inside, for Ctrl-C in the tenth of a second that the import takes is no reason for a traceback.
+        # Inside the `try`: the import takes a tenth of a second, and Ctrl-C must print no traceback then.
         from codegenie.eval.cli import run_command_line
 
         code = run_command_line(sys.argv[1:])

@@ -1,6 +1,6 @@
-"""The command line: parse, call, print, return a number. It picks concrete parts and decides nothing.
+"""The command line: parse, call, print, return a number. It chooses concrete parts and decides nothing.
 
-Commands are imported when they are called, so that `--help` costs click and nothing else.
+Commands are imported when they are called, so that `--help` imports only click.
 """
 
 import contextlib
@@ -85,18 +85,18 @@ def _evaluate(ctx: click.Context) -> None:
     """Run benches, and keep and judge the evidence."""
     from codegenie.eval.cli.settings import file_settings
 
-    # The fence may stand in the very bench that it looks at, whose files may configure nothing.
+    # The fence may be run inside the bench that it checks, and files of that bench must not configure it.
     if ctx.invoked_subcommand != "fence":
         ctx.default_map = dict.fromkeys(_COMMANDS, file_settings())
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command; every way out is a number, and no traceback reaches a user."""
+    """Run one command. Every end is an exit code, and no traceback reaches a user."""
     open_streams()
     try:
         code = _run(arguments)
     except BrokenPipeError:
-        # The reader has gone (`| head`), which is no news to whoever sent it away.
+        # The reader has closed the pipe (`| head`). The user caused this, so there is no message.
         code = _NOT_DELIVERED
     except OSError as error:
         code = _NOT_DELIVERED
@@ -106,7 +106,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
 
 def _output_was_lost() -> bool:
-    """Leave nothing to be written at exit: what fails now would fail once more, and with a traceback."""
+    """Flush the streams now: a failure at exit would print a traceback. Return whether output was lost."""
     lost = False
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
@@ -126,25 +126,25 @@ def _run(arguments: Sequence[str]) -> int:
         return leaving.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         click.echo("codegenie: interrupted", err=True)
-        # click makes an Abort of a KeyboardInterrupt; a signal that ended a command says so itself.
+        # click turns a KeyboardInterrupt into an Abort; the exception of a signal has its own exit code.
         return getattr(error.__cause__ or error, "exit_code", _INTERRUPTED)
     except SystemExit:
-        # click's own answer to a reader that has gone: it would leave with 1, which is a verdict of ours.
+        # click exits with 1 if the reader has closed the pipe, but 1 is the code of a verdict here.
         return _NOT_DELIVERED
-    except Exception as error:  # noqa: BLE001 - the command line's last line
+    except Exception as error:  # noqa: BLE001 - the last handler of the command line
         return _refuse(_typed(error), as_json="--json" in arguments)
     return result if isinstance(result, int) else 0
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
-    """Refuse what no record could hold: bytes that are no text in the user's own encoding."""
+    """Refuse arguments that no record can hold: bytes that are not text in the user's encoding."""
     for argument in arguments:
         if not argument.isprintable() and any("\ud800" <= char <= "\udfff" for char in argument):
             raise SettingsInvalid(f"the argument {ascii(argument)[:80]} is not UTF-8")
 
 
 def _typed(error: Exception) -> EvalError:
-    """Give every error the form in which it is shown; what is not ours is a bug, and says so."""
+    """Give every error the form in which it is shown; an error that is not typed is reported as a bug."""
     if isinstance(error, EvalError):
         return error
     if isinstance(error, click.ClickException):
@@ -163,7 +163,7 @@ def _typed(error: Exception) -> EvalError:
 
 
 def _refuse(error: EvalError, *, as_json: bool) -> int:
-    """Say what is wrong, where, and what to do next."""
+    """Print what is wrong, where, and what to do next; return the exit code."""
     if as_json:
         document: dict[str, Any] = {
             "schema": "codegenie.eval.refusal/1",

@@ -1,4 +1,4 @@
-"""`codegenie eval abandon`: close a run that will not finish, as a failed one, for everybody to see."""
+"""`codegenie eval abandon`: close a run that will not finish, as a failed run that stays in the log."""
 
 from pathlib import Path
 

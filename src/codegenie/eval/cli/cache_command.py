@@ -1,4 +1,4 @@
-"""`codegenie eval cache prune`: remove stored outcomes, and journals that no run needs any more."""
+"""`codegenie eval cache prune`: remove stored outcomes, and journals that no run needs any longer."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`codegenie eval demo`: the shipped bench, honest runs first, then what is refused. Offline, no key."""
+"""`codegenie eval demo`: honest runs of the shipped bench, then edits that are refused. Offline, no key."""
 
 import asyncio
 import tempfile
@@ -35,7 +35,7 @@ _TOUCHED_CASE = "requests-2-31-0"
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """A copy of the benches, a policy and a log of its own, gone when the demo is over."""
+    """A copy of the benches, a policy and a separate log, removed when the demo is over."""
 
     bench_root: Path
     log: Path
@@ -63,12 +63,12 @@ class _Stage:
         return recorded.report, keeper.judge(log.find(recorded.report.run_id), _TIER)
 
     def refused_case(self) -> IntegrityError:
-        """Name another release as withdrawn in one expected answer."""
+        """Change the withdrawn release in one expected answer, and return the refusal."""
         answer = self.bench_root / _TASK_CLASS / "cases" / _TOUCHED_CASE / "expected" / "answer.json"
         return _refusal(answer, b'"2.32.0', self.plan)
 
     def refused_record(self) -> IntegrityError:
-        """Lower the mean of the first run in its record."""
+        """Lower the mean of the first run in its record, and return the refusal."""
         finish = self.log / record_name(1)
         return _refusal(finish, b'"mean_score":1', lambda: verify_log(self.log, SystemClock()))
 

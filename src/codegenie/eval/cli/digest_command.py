@@ -1,4 +1,4 @@
-"""`codegenie eval digest`: how the bytes of each case stand to its entry in cases/digests.yaml."""
+"""`codegenie eval digest`: compare the bytes of each case with its entry in cases/digests.yaml."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`codegenie eval doctor`: which isolation this machine can prove, and what the others lack."""
+"""`codegenie eval doctor`: which isolation classes this machine can prove, and what the others lack."""
 
 import asyncio
 from collections.abc import Sequence

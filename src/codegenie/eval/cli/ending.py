@@ -1,4 +1,4 @@
-"""A command that holds a directory of its own ends in order when it is told to end."""
+"""A command that holds a temporary directory removes it when a signal ends the command."""
 
 import signal
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Ended(KeyboardInterrupt):
-    """A signal ended the command, as Ctrl-C does: by the way of every `finally`."""
+    """A signal ended the command. Like Ctrl-C it runs every `finally` on the way out."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -27,8 +27,8 @@ class Ended(KeyboardInterrupt):
 
 @contextmanager
 def ended_in_order(signals: Sequence[signal.Signals] = _SIGNALS) -> Iterator[None]:
-    """Leave by the way of every `finally` when one of these signals comes."""
-    # Who ignores a signal, as nohup does, wants it ignored.
+    """Run every `finally` when one of these signals ends the command."""
+    # A parent that ignores a signal, like nohup, wants it ignored.
     before = {number: signal.getsignal(number) for number in signals}
     taken = [number for number, handler in before.items() if handler is signal.SIG_DFL]
     for number in taken:
@@ -42,16 +42,16 @@ def ended_in_order(signals: Sequence[signal.Signals] = _SIGNALS) -> Iterator[Non
 
 @contextmanager
 def log_until_signal(path: Path) -> Iterator[Path]:
-    """Give the directory of a log or of an unpacked bundle, which goes also when the command is ended."""
+    """Give the directory of a log or of an unpacked bundle, which is removed also when a signal comes."""
     with ended_in_order(), opened_log(path) as directory:
-        # Resolved once: a link that is turned meanwhile must not change the log that is read.
+        # Resolved once: if a link changes meanwhile, the same log must be read.
         yield resolved(directory)
 
 
 @contextmanager
 def benches_until_signal(bench_root: BenchRoot) -> Iterator[Benches]:
-    """Give the benches of the user and the shipped ones; what is unpacked for it goes in any case."""
-    # Not SIGHUP: a run would be ended by it in the middle of its event loop.
+    """Give the benches of the user and the shipped ones; unpacked files are removed in any case."""
+    # Not SIGHUP: it would end a run in the middle of its event loop.
     with ended_in_order((signal.SIGTERM,)), Benches(bench_root, _note) as benches:
         yield benches
 
@@ -61,7 +61,7 @@ def _note(text: str) -> None:
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    # Once: a second signal must not stop the removal of what the first one left.
+    # Only once: a second signal must not interrupt the removal after the first one.
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise Ended(number)

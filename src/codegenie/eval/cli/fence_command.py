@@ -1,4 +1,4 @@
-"""`codegenie eval fence`: what is wrong in benches, found without running any of them."""
+"""`codegenie eval fence`: find what is wrong in benches without running any of them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`codegenie eval list`: which task classes there are, and what is wrong with those that do not load."""
+"""`codegenie eval list`: all task classes, and the problem of each one that does not load."""
 
 import json
 from collections.abc import Sequence

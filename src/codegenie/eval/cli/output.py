@@ -1,6 +1,6 @@
-"""The last step to stdout: one JSON document, or lines in which nothing steers a terminal.
+"""The last step to stdout: one JSON document, or lines without control codes for a terminal.
 
-A log or a bundle may come from anybody, and not every text in its records is one that we made printable.
+A log or a bundle may come from an attacker, and we did not make every text in its records printable.
 """
 
 import io
@@ -16,17 +16,17 @@ from codegenie.eval.sanitising import printable
 
 
 def open_streams() -> None:
-    """See to it that there are standard streams and that they take every character.
+    """Make sure that the standard streams exist and accept every character.
 
-    A descriptor that the caller closed would be given to the next file that is opened, and then be written to
-    as if it were a terminal. A text of a bench must not decide whether a report can be printed.
+    If the caller closed a descriptor, the next file that is opened would get its number, and messages would
+    be written into that file. A text of a bench must not decide whether a report can be printed.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
-    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - never closed
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -34,7 +34,7 @@ def open_streams() -> None:
 
 
 def say(lines: Iterable[str]) -> None:
-    """Print lines; of the control characters only tabs are left."""
+    """Print lines; all control characters but tabs are replaced."""
     click.echo("\n".join("\t".join(map(printable, line.split("\t"))) for line in lines))
 
 

@@ -1,4 +1,4 @@
-"""Live progress: one line that is rewritten on a terminal, one line per trial elsewhere. On stderr."""
+"""Live progress on stderr: one line that is rewritten on a terminal, one line per trial elsewhere."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ _REDRAW_SECONDS = 0.1
 
 
 class _Counting:
-    """Counts what has finished; the two ways to show it differ only in `_show`."""
+    """Counts finished trials; the two ways to show them differ only in `_show`."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
         self._total = total
@@ -33,7 +33,7 @@ class _Counting:
         self._blocked += bool(blocking)
         what = "passed" if score.passed else blocking[0] if blocking else "not passed"
         name = f"{evidence.case_id}#{evidence.trial}" if evidence.trial else evidence.case_id
-        # Whoever reads along may go away; that is no reason to end a run.
+        # The reader of stderr may close it; a run goes on without it.
         with contextlib.suppress(OSError):
             self._show(name, f"{what}, score {floor3(score.score)}")
 
@@ -41,7 +41,7 @@ class _Counting:
         raise RuntimeError(f"nothing shows {case}: {what}")
 
     def close(self) -> None:
-        """Leave the stream as it was found."""
+        """Restore the stream."""
 
 
 class LineProgress(_Counting):
@@ -77,7 +77,7 @@ class _Quiet(_Counting):
 
 @contextmanager
 def progress_for(total: int, *, quiet: bool) -> Iterator[Progress]:
-    """Choose by what stderr is: live on a terminal that can rewrite a line, plain lines otherwise."""
+    """Show progress live if stderr is a terminal that can rewrite a line, in plain lines otherwise."""
     stream = sys.stderr
     live = stream.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
     shown: _Counting = (

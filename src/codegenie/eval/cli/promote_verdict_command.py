@@ -1,4 +1,4 @@
-"""`codegenie eval promote-verdict`: what the verified log proves, against the policy. It only advises."""
+"""`codegenie eval promote-verdict`: compare what the verified log proves with the policy. It only advises."""
 
 import asyncio
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ def command(
         measured = log.finished(entry).report.sut
         if run_id is None:
             _check_agent(entry, measured, directory if Path(out).is_dir() else None)
-        # A bench that does not hold is a broken claim (exit 3 or 2), not a weak one.
+        # A bench that changed or does not load is a broken claim (exit 3 or 2), not a weak one.
         roots = benches.roots_of(task_class)
         bench_on_disk(task_class, roots)
         verdict = Gatekeeper(log, policy, roots, SystemClock()).judge(entry, tier)
@@ -87,7 +87,7 @@ def command(
 
 
 def _named(log: VerifiedLog, task_class: str, sut: str | None, run_id: str) -> RunEntry:
-    """Return the run with an id; it must be of this class, and of this agent if one is named."""
+    """Return the run with an id; it must be a run of this class, and of this agent if one is named."""
     entry = log.find(run_id)
     if entry.task_class != task_class:
         raise NotMeasured(f"run {entry.run_id} is one of {entry.task_class}, not of {task_class!a}")
@@ -97,7 +97,7 @@ def _named(log: VerifiedLog, task_class: str, sut: str | None, run_id: str) -> R
 
 
 def _newest(log: VerifiedLog, task_class: str, sut: str | None) -> RunEntry:
-    """Return the newest start of one agent; who that is, nobody guesses."""
+    """Return the newest start of one agent. If there are several agents, the user must name one."""
     agents = log.history.agents(task_class)
     if sut is None and len(agents) > 1:
         raise SettingsInvalid(
@@ -118,11 +118,11 @@ def _newest(log: VerifiedLog, task_class: str, sut: str | None) -> RunEntry:
 
 
 def _check_agent(entry: RunEntry, measured: SutIdentity, log: Path | None) -> None:
-    """Refuse to judge an agent that is not the one that was measured: the verdict would be another's.
+    """Refuse to judge an agent that differs from the measured one: the verdict would be about another agent.
 
-    Without a log of one's own, in a bundle, nothing is looked up: it must not say what is imported here.
+    For a bundle `log` is None and nothing is looked up: a bundle must not decide what is imported here.
     """
-    # Those that run elsewhere are never sufficient, so nothing hangs on where they lie.
+    # Agents that run elsewhere are never sufficient, so their files do not matter.
     if entry.sut_boundary != "process":
         return
     hint = "measure it again, or name the run with --run to judge what was measured then"

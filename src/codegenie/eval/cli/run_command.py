@@ -1,4 +1,4 @@
-"""`codegenie eval run`: the whole line, from a bench and a system under test to a report."""
+"""`codegenie eval run`: all steps from a bench and a system under test to a report."""
 
 import asyncio
 import json
@@ -158,7 +158,7 @@ def _measured(report: BenchRunReport) -> bool:
 
 
 def _verdict(recorded: RecordedRun, plan: RunPlan, policy: TierPolicy | None) -> PromotionVerdict | None:
-    """Ask the gate about the next tier, from the log and not from what is in memory."""
+    """Ask the gate about the next tier. It reads the log and not the objects in memory."""
     tier = None if policy is None else policy.next_tier(plan.task_class.name)
     if policy is None or tier is None or recorded.chain_head is None or recorded.log is None:
         return None
@@ -188,13 +188,13 @@ def _lines(recorded: RecordedRun, verdict: PromotionVerdict | None, plan: RunPla
 
 
 def _ending(recorded: RecordedRun, options: RunOptions, signal_code: int) -> list[str]:
-    """Say where the run stands in the log, or which command takes it up."""
+    """Return the log head after the run, or the command that resumes the run."""
     notes = [f"note: {note}" for note in recorded.notes]
     if recorded.chain_head is not None:
         return [f"log head         {recorded.chain_head}", *notes]
-    # Nothing but a signal or its own cap ends a run early, and what it has spent counts when it is taken up.
+    # Only a signal or its own cap ends a run early. When it is resumed, the cost so far counts.
     capped = not signal_code and options.max_cost_usd is not None
-    # A new measurement resumes nothing, itself included.
+    # A run with --no-cache resumes no run, not even itself.
     changes = ["without --no-cache"] if options.fresh else []
     changes += ["with a higher --max-cost-usd"] if capped else []
     command = f"the same command {' and '.join(changes)}".rstrip()
@@ -216,7 +216,10 @@ def _options(**given: object) -> RunOptions:
 async def record_until_signal(
     plan: RunPlan, sut: SutRunner, *, quiet: bool, verbose: bool = False
 ) -> tuple[RecordedRun, int]:
-    """Run the plan; a signal ends it in seconds, with everything finished kept, and is the second value."""
+    """Run the plan; return the run and the exit code of a signal, or 0.
+
+    A signal ends the run in seconds, and all finished trials are kept.
+    """
     stop = Stop()
     loop = asyncio.get_running_loop()
     received: list[int] = []
@@ -236,7 +239,7 @@ async def record_until_signal(
             runner = Runner(progress=progress, explain=explain if verbose else None)
             recorded = await runner.record(plan, system_under_test=sut, stop=stop)
     finally:
-        # The loop would leave SIGTERM to the system, which ends us with our directories still there.
+        # The loop would reset SIGTERM to its default, which ends us before our directories are removed.
         for number, handler in before.items():
             loop.remove_signal_handler(number)
             signal.signal(number, handler)

@@ -1,7 +1,7 @@
 """Defaults from `[tool.codegenie.eval]` of the pyproject.toml in the working directory, and shared options.
 
-A flag wins over the environment (`CODEGENIE_EVAL_*`), that over the file. Thresholds are not settings:
-they live in the policy file.
+A flag wins over the environment (`CODEGENIE_EVAL_*`), and the environment wins over the file. Thresholds are
+not settings: they are in the policy file.
 """
 
 import os
@@ -36,7 +36,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def file_settings() -> dict[str, Any]:
-    """Return the settings table of ./pyproject.toml; empty where there is none."""
+    """Return the settings table of ./pyproject.toml, or {}. Raises SettingsInvalid if an entry is wrong."""
     raw = _read_file()
     if raw is None or b"codegenie" not in raw:
         return {}
@@ -47,13 +47,13 @@ def file_settings() -> dict[str, Any]:
             raise SettingsInvalid(f"{name!r} of [tool.codegenie.eval] is not a table", where=_FILE)
     for name, value in table.items():
         _check_setting(name, value)
-    # An option that may be repeated takes a list, also of one.
+    # An option that may be repeated takes a list, even for one value.
     root = table.get("bench_root")
     return {**table, "bench_root": [root]} if isinstance(root, str) else dict(table)
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
-    """Read the whole file; what other tools keep in it is not ours to judge, so nothing else is checked."""
+    """Parse the whole file; the settings of other tools in it are not checked."""
     import tomllib
 
     if any(line.count(b".") > LIMITS.settings_dots_per_line for line in raw.split(b"\n")):
@@ -69,7 +69,7 @@ def _parsed(raw: bytes) -> dict[str, Any]:
 
 
 def _steps(raw: bytes) -> int:
-    """Count what tomllib does: for every line it walks the header above it and then the key, part by part."""
+    """Count the steps of tomllib: for each line it walks the header above it and the key, part by part."""
     steps = header = 0
     for line in raw.split(b"\n"):
         parts = line.count(b".") + 1
@@ -81,7 +81,7 @@ def _steps(raw: bytes) -> int:
 
 def _read_file() -> bytes | None:
     try:
-        # O_NONBLOCK: a pipe of this name must not keep us waiting for a writer.
+        # O_NONBLOCK: if a pipe has this name, opening it must not wait for a writer.
         descriptor = os.open(_FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
@@ -113,7 +113,7 @@ def _check_setting(name: str, value: object) -> None:
         or not all(isinstance(word, str) for word in words)
     ):
         raise SettingsInvalid(f"[tool.codegenie.eval] {name} has a value of the wrong kind", where=_FILE)
-    # Python cannot even print an integer of 4,301 digits, and no option takes one of 16.
+    # Python cannot print an integer of 4,301 digits, and no option accepts one of 16 digits.
     if isinstance(value, int) and abs(value) >= _LARGEST_NUMBER:
         raise SettingsInvalid(f"[tool.codegenie.eval] {name} is out of range", where=_FILE)
 
@@ -124,20 +124,20 @@ def json_option(function: F) -> F:
 
 
 def expect_head_option(function: F) -> F:
-    """Add --expect-head, for a log or a bundle of which somebody kept the head."""
+    """Add --expect-head, for a log or a bundle whose head the user has kept."""
     return click.option(
         "--expect-head", "expected", metavar="HASH", help="A record with this hash must be in the chain."
     )(function)
 
 
 class Given(click.types.StringParamType):
-    """A text that says something. An empty path would be the working directory, which nobody meant."""
+    """A text that is not empty. An empty path would silently mean the working directory."""
 
     # Several directories in a variable are split like PATH.
     envvar_list_splitter = os.pathsep
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401 - click's signature
-        """Refuse what can be no name; whoever uses it judges the rest."""
+        """Refuse an empty text; the command itself checks the rest."""
         text: str = super().convert(value, param, ctx)
         if not text.strip():
             self.fail("is empty", param, ctx)
@@ -162,7 +162,7 @@ def bench_root_option(function: F) -> F:
 
 
 def configured_bench_roots() -> list[str]:
-    """Return the bench roots for a command that has no option for them: the environment, then the file."""
+    """Return the bench roots for a command without that option: from the environment, then from the file."""
     variable = os.environ.get("CODEGENIE_EVAL_BENCH_ROOT")
     if variable:
         return variable.split(os.pathsep)

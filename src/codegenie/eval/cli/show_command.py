@@ -73,7 +73,10 @@ class _CaseView:
     benches: Benches
 
     def shown(self, case: str, part: str | None) -> tuple[dict[str, Any], list[str]]:
-        """Return the JSON document and the lines, of all of the case or of one part."""
+        """Return the JSON document and the lines of the whole case or of one part.
+
+        Raises NoCaseMatches if the run has no such case.
+        """
         trials = [trial for trial in self.log.finished(self.entry).trials if trial.case_id == case]
         if not trials:
             raise NoCaseMatches(

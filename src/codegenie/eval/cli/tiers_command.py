@@ -1,4 +1,4 @@
-"""`codegenie eval tiers`: the promotion policy that is in force, or a first one to edit."""
+"""`codegenie eval tiers`: show the promotion policy that is in force, or write a first one to edit."""
 
 import os
 from pathlib import Path
@@ -41,7 +41,7 @@ def command(tiers: str, write: bool, as_json: bool) -> None:
 def _write_first(path: Path) -> None:
     try:
         with written_beside(path, (FIRST_POLICY.encode(),), private=False) as temporary:
-            # A link, not a rename: a policy that is there is somebody's decision.
+            # A link and not a rename: an existing policy is a human decision and must not be replaced.
             os.link(temporary, path)
     except FileExistsError:
         raise TierConfigInvalid(

@@ -1,4 +1,4 @@
-"""`codegenie eval verify`: recompute all that a log or a bundle claims, and say what could not be checked."""
+"""`codegenie eval verify`: recompute all claims of a log or a bundle, and say which were not checked."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from codegenie.eval.wording import counted
 @click.option("--rescore", "again", is_flag=True, help="Run the rubrics again on the stored outputs.")
 @click.option(
     "--isolation",
-    # By the flag alone, and so under a name that no file and no variable sets.
+    # Only the flag sets this, so it has a name that no settings file and no variable uses.
     "rescore_isolation",
     type=click.Choice(["auto", "namespace", "landlock", "subprocess"]),
     default="auto",
@@ -69,7 +69,7 @@ def command(
 
 
 def _problem(verification: Verification, check: Callable[[], None], isolation: str | None) -> dict[str, Any]:
-    """Check everything, rescore in a class if one is given, and say what does not hold first, and where."""
+    """Check everything, rescore in a class if one is given, and return the first problem and its place."""
     try:
         check()
         if isolation is not None:

@@ -1,1 +1,1 @@
-"""How the trials of a run are spread over workers."""
+"""Engines, which spread the trials of a run over workers."""

@@ -1,4 +1,4 @@
-"""The local engine: a fixed set of workers, fed lazily, ended together."""
+"""The local engine: a fixed set of workers that take items one by one and end together."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -41,7 +41,7 @@ async def fan_out(items: Iterable[T], work: Callable[[T], Awaitable[None]], conc
         for worker in workers:
             worker.cancel()
         await all_ended(workers)
-    # Every exception is asked for: one that is not is printed with its traceback when the loop ends.
+    # Every exception is read: asyncio prints an unread one with its traceback when the loop ends.
     errors = [worker.exception() for worker in workers if not worker.cancelled()]
     for error in errors:
         if error is not None:
@@ -51,5 +51,5 @@ async def fan_out(items: Iterable[T], work: Callable[[T], Awaitable[None]], conc
 async def _worker(items: Iterator[T], work: Callable[[T], Awaitable[None]]) -> None:
     for item in items:
         await work(item)
-        # Work that finds everything in a store never waits; without a turn of its own no signal is heard.
+        # Work that finds everything in a store never waits. The loop needs this turn to handle signals.
         await asyncio.sleep(0)

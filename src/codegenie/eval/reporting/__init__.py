@@ -1,1 +1,1 @@
-"""Records to what people read. Writes nothing itself."""
+"""Turns records into text for people. These functions return lines and print nothing."""

@@ -12,7 +12,7 @@ from codegenie.eval.evidence import (
 
 
 def render_case(trial: TrialEvidence, made_by: str | None = None) -> list[str]:
-    """Say what a trial came to, why, what it cost, who made it, and what can be looked at."""
+    """Return the result of a trial, its reasons, its cost, who made it, and which artefacts it has."""
     score = settled(trial)
     verdict = "passed" if score.passed else "not passed"
     cost = "unknown" if trial.cost_usd is None else f"{trial.cost_usd:.4f} USD"
@@ -38,7 +38,7 @@ def render_case(trial: TrialEvidence, made_by: str | None = None) -> list[str]:
 def _said(answer: Answer) -> str:
     if not was_judged(answer):
         return "rubric           was not asked: the system under test left nothing to judge"
-    # What stands in the answer is then ours and not the rubric's.
+    # In these cases the harness wrote the answer, not the rubric.
     if any(mode.code in {"rubric.malformed_output", "rubric.timeout"} for mode in answer.failure_modes):
         return "rubric           gave no answer that can be used"
     return f"rubric said      passed={answer.passed} score={floor3(answer.score)}"

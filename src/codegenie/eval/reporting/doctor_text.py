@@ -1,4 +1,4 @@
-"""What this machine can prove, as lines of text: the classes first, then the machine, then what to do."""
+"""The findings of `doctor` as lines of text: the classes first, then the machine, then what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -29,7 +29,7 @@ def _result(found: ClassFinding) -> str:
 
 
 def _probes(findings: Sequence[ClassFinding]) -> Iterator[str]:
-    """Yield one row for each probe, and what came of it in each class that was proved by probes."""
+    """Yield one row for each probe, with its result in each class that was proved by probes."""
     tried = [found.proof for found in findings if found.proof is not None and found.proof.probes]
     if not tried:
         return

@@ -1,6 +1,6 @@
 """A report as lines of text: the bound, the faults and the blocked cases first.
 
-Everything that is shown was made printable when it was stored; ids are plain ASCII by contract.
+All texts were made printable when they were stored; ids are plain ASCII by contract.
 """
 
 import math
@@ -13,15 +13,15 @@ from codegenie.eval.wording import counted
 
 _SHOWN = 20
 _REASONS = 3
-# Beyond this, the mean over units and the mean over cases tell two stories.
+# With a larger difference, the mean over units and the mean over cases lead to different conclusions.
 _APART = 0.1
 _CENT = Decimal("0.01")
 
 
 def render_report(report: BenchRunReport, reused: int = 0, over_units: float | None = None) -> list[str]:
-    """Return the closing table of a run, of which so many outputs come from the store.
+    """Return the closing table of a run; `reused` is the number of outputs that came from the store.
 
-    `over_units` is the mean over units, which a report alone does not know.
+    `over_units` is the mean over units, which a report alone does not contain.
     """
     blocked = [(case_id, score) for case_id, score in report.per_case if _blocking(score)]
     missed = [
@@ -36,7 +36,7 @@ def render_report(report: BenchRunReport, reused: int = 0, over_units: float | N
 
 
 def nothing_judged(report: BenchRunReport) -> str | None:
-    """Say that a run tells nothing of its agent, if every case is a fault of the bench (ADR-0003)."""
+    """Return a warning if every case is a fault of the bench: the agent was not measured (ADR-0003)."""
     if report.bench_fault_count < len(report.per_case):
         return None
     return "every case is a fault of the bench, and nothing is known of the agent: mend the rubric"
@@ -72,13 +72,13 @@ def _headline(report: BenchRunReport, reused: int, over_units: float | None) -> 
     cost = _cost(report)
     yield f"how              rubrics in {report.isolation_class} · SUT {report.sut_boundary} · cost {cost}"
     if reused:
-        # Without it a run that asked nobody looks like one that measured (threats UI-11).
+        # Without this line a run that called no agent looks like a measurement (threats UI-11).
         outputs = counted(len(report.per_case) * report.trials, "output")
         yield f"reused           {reused} of {outputs} from the store; --no-cache asks again"
 
 
 def _cost(report: BenchRunReport) -> str:
-    """Say what a run has cost; of one that ended early, or of which not all is known, what is known."""
+    """Return the cost of a run; if it ended early or some costs are unknown, the known part."""
     if report.total_cost_usd is not None:
         return f"{report.total_cost_usd:.2f} USD"
     costs = [trial.cost_usd for _, score in report.per_case for trial in score.trials or (score,)]
@@ -108,7 +108,7 @@ def _blocking(score: BenchScore) -> bool:
 
 
 def render_means(over_cases: float, over_units: float | None) -> list[str]:
-    """Say in words when large units came out otherwise than small ones: bounds count every unit once."""
+    """Return a note if large and small units have different results: bounds count every unit once."""
     if over_units is None or not abs(over_units - over_cases) > _APART:
         return []
     how = ("lower", "worse") if over_cases < over_units else ("higher", "better")

@@ -1,4 +1,4 @@
-"""A verdict as lines of text: the advice, then everything that speaks against it, then what is missing."""
+"""A verdict as lines of text: the advice, then all reasons against promotion, then what is missing."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _DIGITS = 12
 
 
 def render_verdict(verdict: PromotionVerdict) -> list[str]:
-    """Return the advice of the gate, in words that promise no more than it does."""
+    """Return the advice of the gate, in words that promise no more than the gate does."""
     lines = [
         f"{verdict.tier:16} {verdict.verdict} for {verdict.task_class} · {verdict.sut} · run {verdict.run_id}"
     ]
@@ -42,7 +42,7 @@ def render_verdict(verdict: PromotionVerdict) -> list[str]:
 
 
 def verdict_document(verdict: PromotionVerdict) -> dict[str, Any]:
-    """Return a verdict as JSON: its reasons as the sentences that are shown, and as records beside them."""
+    """Return a verdict as JSON, with its reasons both as sentences and as records."""
     document = verdict.model_dump(mode="json")
     records = document["reasons"]
     return {**document, "reasons": [str(each) for each in verdict.reasons], "reason_records": records}
@@ -63,7 +63,7 @@ def _tried(verdict: PromotionVerdict) -> list[str]:
 
 
 def _promise(verdict: PromotionVerdict) -> list[str]:
-    """Say how often the gate errs where that is known: where nothing else was tried on these cases."""
+    """Return how often the gate errs. This is known only if nothing else was tried on these cases."""
     if verdict.candidates_tried > 1 or verdict.runs_elsewhere:
         return [
             "  how often the best of several tries gets here by chance is not known, so no rate is claimed;",
@@ -76,7 +76,7 @@ def _promise(verdict: PromotionVerdict) -> list[str]:
 
 
 def render_missing(verdict: PromotionVerdict, report: BenchRunReport) -> list[str]:
-    """Say what would have to change for the tier: more units, and which cases block."""
+    """Return what has to change for the tier: more units, and the cases that block."""
     lines = []
     needed = verdict.units_needed
     if needed is not None and verdict.units < needed:

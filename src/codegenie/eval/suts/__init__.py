@@ -1,1 +1,1 @@
-"""Systems under test: the harness's own, a caller's object, and a module in a process of its own."""
+"""Systems under test: two of the harness itself, a caller's object, and a module in its own process."""

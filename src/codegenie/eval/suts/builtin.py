@@ -20,14 +20,14 @@ class _OwnSut(SutRunner):
     identity: SutIdentity
 
     async def prepare(self) -> None:
-        """Need nothing."""
+        """Do nothing: no preparation is needed."""
 
     async def close(self) -> None:
-        """Hold nothing open."""
+        """Do nothing: nothing is held open."""
 
 
 class NullSut(_OwnSut):
-    """Returns nothing. What it scores is what the bench gives away."""
+    """Returns an empty output. Its score is what the bench gives for no work."""
 
     identity = SutIdentity(spec="null")
 
@@ -37,7 +37,7 @@ class NullSut(_OwnSut):
 
 
 class OracleSut(_OwnSut):
-    """Applies each case's `solution/`. What it misses, the bench cannot measure."""
+    """Applies each case's `solution/`. If it fails a case, the bench cannot measure that case."""
 
     identity = SutIdentity(spec="oracle")
     reads: Reads = "case"
@@ -47,7 +47,7 @@ class OracleSut(_OwnSut):
         self._digests = digests
 
     async def ask(self, case: SutCase, _seconds: float) -> SutAnswer | SutFault:
-        """Return the solution in the form in which an agent's change would arrive."""
+        """Return the solution in the same form as an agent's change."""
         parts = read_case_parts(self._cases, case.case_id, self._digests[case.case_id], {"solution", "input"})
         solution, before = parts["solution"], parts["input"]
         if not solution:
@@ -71,7 +71,7 @@ def _recorded(solution: Mapping[str, bytes]) -> dict[str, Any] | None:
 
 
 def _change(solution: Mapping[str, bytes], before: Mapping[str, bytes]) -> dict[str, Any]:
-    """Lay the solution over the input and describe the change as a command's output would be."""
+    """Put the solution over the input and describe the change in the form of a command's output."""
     changed = {path: content.decode() for path, content in solution.items() if before.get(path) != content}
     lines: list[str] = []
     for path, text in sorted(changed.items()):

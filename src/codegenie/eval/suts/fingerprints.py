@@ -1,4 +1,4 @@
-"""What of a system under test goes into its identity beside its name: its variables, and its syntax tree."""
+"""The parts of a system's identity beside its name: its variables and its syntax tree."""
 
 import ast
 import hashlib
@@ -15,22 +15,23 @@ from codegenie.eval.system.folders import make_folder
 
 SALT = "salt"
 _SALT_BYTES = 32
-# A tree takes a hundred times the memory of its text.
+# A syntax tree takes a hundred times the memory of its text.
 _LARGEST_SOURCE = 4 * 1024 * 1024
-# Which way a value was written is no difference of meaning.
+# These fields say how a value was written, which does not change its meaning.
 _FORM_ONLY = {"kind", "type_comment", "type_ignores"}
 
 
 def variable_fingerprint(salt: bytes, name: str, value: str) -> str:
-    """Return 128 bits that tell two values apart, and tell nothing of either without the salt of the log."""
+    """Return 128 bits that tell two values apart, and reveal neither without the salt of the log."""
     text = f"{name}={value}".encode("utf-8", "surrogateescape")
     return hashlib.blake2b(text, digest_size=16, key=salt).hexdigest()
 
 
 def log_salt(directory: Path, *, create: bool) -> bytes | None:
-    """Return the secret of a log that its fingerprints are made with; None where there is none.
+    """Return the secret that the fingerprints of a log are made with; None if the log has none.
 
-    It stands beside the records and in no bundle: nobody needs it in order to verify.
+    It lies beside the records and is not part of a bundle, because verification does not need it. Raises
+    HarnessFailure if the file is damaged or cannot be read or made.
     """
     path = directory / SALT
     try:
@@ -50,7 +51,7 @@ def log_salt(directory: Path, *, create: bool) -> bytes | None:
 
 
 def _put(path: Path) -> None:
-    """Make a salt that only its owner reads, unless another run was first: then that one counts."""
+    """Make a salt that only its owner can read. If another run has made one meanwhile, that one is used."""
     temporary = path.with_name(f".{SALT}.{os.urandom(8).hex()}.tmp")
     try:
         write_private(str(temporary), [os.urandom(_SALT_BYTES)])
@@ -64,10 +65,11 @@ def _put(path: Path) -> None:
 
 
 def syntax_digest(source: bytes) -> str | None:
-    """Hash what a Python module says, without comments, layout and texts that stand for themselves.
+    """Hash the meaning of a Python module, without comments, layout and strings that are statements.
 
-    None for what is no Python, which the child will say. Parsed and never run. Written down by us and not by
-    `ast.dump`, whose form changes from one Python to the next.
+    None if it is not valid Python; the child reports that. The module is parsed and never run. The form is
+    our own and not that of `ast.dump`, which changes from one Python to the next. Raises SutSpecInvalid if
+    the module is too long or nested too deep.
     """
     try:
         with warnings.catch_warnings():
@@ -78,13 +80,13 @@ def syntax_digest(source: bytes) -> str | None:
     except (RecursionError, MemoryError):
         tree = None
     if tree is None:
-        # By its bytes alone it would be another candidate with every comment.
+        # A hash of its bytes would make it another candidate with every new comment.
         raise SutSpecInvalid(
             "the module is too long or nested too deep to be told apart from others",
             hint=f"keep its source below {_LARGEST_SOURCE} bytes, and large texts in files of their own",
         )
     hasher = blake3(b"codegenie.eval/syntax.v1\n")
-    # A stack of our own: a long sum is a deep tree.
+    # Our own stack instead of recursion: a long sum is a deep tree.
     waiting: list[object] = [tree]
     while waiting:
         piece = waiting.pop()
@@ -97,14 +99,14 @@ def syntax_digest(source: bytes) -> str | None:
 
 
 def _opened(piece: object) -> tuple[list[str], list[object]]:
-    """Return the words of one piece of a tree, and the pieces in it that come next."""
+    """Return the words of one piece of a tree, and the pieces in it that follow."""
     if isinstance(piece, ast.AST):
         fields = [(name, value) for name, value in ast.iter_fields(piece) if _says_something(name, value)]
         words = ["node", type(piece).__name__, *(name for name, _ in fields)]
         return words, [_without_texts(value) for _, value in fields]
     if isinstance(piece, list):
         return ["list", str(len(piece))], list(piece)
-    # Python writes no integer of more than 4,300 decimal digits, and every one in base 16.
+    # Python cannot print an integer of more than 4,300 decimal digits, but it prints any in base 16.
     written = hex(piece) if isinstance(piece, int) else repr(piece)
     return ["value", type(piece).__name__, written], []
 

@@ -4,21 +4,21 @@ from codegenie.eval.canonical import digest_json
 from codegenie.eval.models import SutBoundary, SutIdentity
 
 SUT_ENV = " --sut-env "
-"""Stands in a spec before each variable that was handed over."""
+"""The text in a spec before each variable that is passed on."""
 
 
 def identity_digest(identity: SutIdentity) -> str:
-    """Hash which system was measured."""
+    """Hash the identity of the system that was measured."""
     return digest_json("sut-identity.v1", identity.model_dump(mode="json"))
 
 
 def agent_name(spec: str) -> str:
-    """Return what was named with --sut: a spec without the variables that were handed over."""
+    """Return the name that was given with --sut: a spec without its variables."""
     return spec.partition(SUT_ENV)[0]
 
 
 def implied_boundary(spec: str) -> SutBoundary | None:
-    """Return where a system under test with this spec runs; None for one that an embedder brought."""
+    """Return where a system under test with this spec runs; None if a Python caller brought it."""
     kind, colon, _ = spec.partition(":")
     if spec in {"null", "oracle"} or (kind == "replay" and colon):
         return "harness"
@@ -28,7 +28,7 @@ def implied_boundary(spec: str) -> SutBoundary | None:
 
 
 def boundary_problem(sut: SutIdentity, boundary: SutBoundary) -> str | None:
-    """Say why a system of this name cannot run there: whether a run is evidence hangs on where it ran."""
+    """Return why a system of this name cannot run there: what a run proves depends on where it ran."""
     implied = implied_boundary(sut.spec)
     if boundary == (implied or boundary) and (implied == "harness" or boundary != "harness"):
         return None

@@ -1,8 +1,8 @@
-"""A caller's own object as system under test: trusted code, in our process, kept off our event loop.
+"""A caller's own object as system under test: trusted code in our process, but not on our event loop.
 
-Each call runs on a thread of its own with its own event loop (ADR-0010): a call that blocks, exits or
-swallows its cancellation holds up that thread and nobody else. The deadline is ours; a thread that misses
-it is left behind and its late result is never read.
+Each call runs on its own thread with its own event loop (ADR-0010): a call that blocks, exits or ignores its
+cancellation delays only that thread. The harness enforces the deadline. A thread that misses it is abandoned,
+and its late result is never read.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from codegenie.eval.suts.result_writer import NothingReturned, encode_result
 
 @dataclass(frozen=True, slots=True)
 class _Returned:
-    """What a call came to: encoded bytes or what is told of an error, and when. No foreign object."""
+    """The result of a call and its time: encoded bytes, or a description of an error. No foreign object."""
 
     result: bytes
     error: Raised | None
@@ -35,7 +35,7 @@ class _Returned:
 
 
 class _CallThread:
-    """One daemon thread that makes calls one after the other."""
+    """One daemon thread that makes one call after another."""
 
     def __init__(self, system: SystemUnderTest, own: OwnCode) -> None:
         self._system = system
@@ -67,7 +67,7 @@ class _CallThread:
     def _serve(self) -> None:
         while (item := self._calls.get()) is not None:
             case, future = item
-            # False: it was given up before it began. From here on it can only be left alone.
+            # False if the call was given up before it began. From here on it can only be abandoned.
             if future.set_running_or_notify_cancel():
                 future.set_result(self._outcome(case))
 
@@ -78,21 +78,21 @@ class _CallThread:
         return _Returned(result or b"", raised, time.monotonic())
 
     def _call_once(self, case: SutCase) -> bytes:
-        # A loop for each call: nothing that one case left running is there for the next.
+        # Each call has its own loop: a task that one case left running does not reach the next.
         with asyncio.Runner() as runner:
             self._loop = runner.get_loop()
             return runner.run(self._answer(case))
 
     async def _answer(self, case: SutCase) -> bytes:
         self._task = asyncio.current_task()
-        if self._abandoned:  # in the moment before there was a task to cancel
+        if self._abandoned:  # it was given up before there was a task to cancel
             raise asyncio.CancelledError
         returned: object = self._system(case)
         return encode_result(await returned if inspect.isawaitable(returned) else returned)
 
 
 class ForeignSut(SutRunner):
-    """A runner that somebody else wrote: code of the caller, in our process, whatever it says of itself."""
+    """A runner from a caller: foreign code in our process, whatever boundary it claims."""
 
     boundary: SutBoundary = "in-process"
 
@@ -130,10 +130,10 @@ class InProcessSut(SutRunner):
         self._idle: list[_CallThread] = []
 
     async def prepare(self) -> None:
-        """Need nothing: the object is there."""
+        """Do nothing: the object is ready."""
 
     async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
-        """Return the object's output, or a fault for whatever it did instead."""
+        """Return the object's output, or a fault if there is none."""
         thread = self._idle.pop() if self._idle else _CallThread(self._system, self._own)
         deadline = time.monotonic() + seconds
         call = asyncio.wrap_future(thread.call(case))
@@ -147,7 +147,7 @@ class InProcessSut(SutRunner):
                 thread.abandon()
             else:
                 self._idle.append(thread)
-        # By its own clock: our loop may have been busy when the deadline passed.
+        # The thread took this time itself: our loop may have been busy when the deadline passed.
         if returned is None or returned.at > deadline:
             return SutFault("sut.timeout", f"no result within {seconds:g} s")
         if returned.error is not None:

@@ -1,4 +1,4 @@
-"""`python:module:attr` as system under test: imported and called in a process of its own, per call."""
+"""`python:module:attr` as system under test: each call imports and runs it in a process of its own."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,10 @@ _LOCALE = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+")
 
 
 def sut_environment(names: Sequence[str], environment: Mapping[str, str], home: str) -> dict[str, str]:
-    """Build a SUT's environment: PATH, locale, a private home, and what was allowed by name."""
+    """Build a SUT's environment: PATH, locale, a private home, and the variables that were named.
+
+    Raises SutSpecInvalid if such a variable is not set, or is one that a SUT has of its own.
+    """
     allowed = {
         name: value for name, value in environment.items() if name == "PATH" or _LOCALE.fullmatch(name)
     }
@@ -52,7 +55,10 @@ def sut_environment(names: Sequence[str], environment: Mapping[str, str], home: 
 
 
 def find_module_file(module: str, import_from: str) -> Path:
-    """Find the file that would be imported without importing a parent: no code of a SUT runs here."""
+    """Find the file that would be imported, without importing a parent: no code of a SUT runs here.
+
+    Raises SutSpecInvalid if there is no such module.
+    """
     search: Sequence[str] | None = [import_from, *sys.path]
     spec = None
     parts = module.split(".")
@@ -74,7 +80,7 @@ def find_module_file(module: str, import_from: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Called:
-    """What one call left behind."""
+    """The result, the log and the end of one call."""
 
     end: ProcessEnd
     result: bytes
@@ -86,11 +92,11 @@ _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def _parts(reference: str) -> tuple[str, str]:
-    """Return module and attribute, in the one way in which an agent is named."""
+    """Return module and attribute, and refuse a second name of the same agent."""
     module, separator, attribute = reference.partition(":")
     if not separator or not _DOTTED.fullmatch(module) or not _DOTTED.fullmatch(attribute):
         raise SutSpecInvalid(f"'python:{reference}' is not python:module:attr")
-    # `solve.__call__` is `solve` under another name, and so on without end: one agent, as many candidates.
+    # `solve.__call__`, `solve.__call__.__call__` and so on are `solve`: one agent would be many candidates.
     special = [name for name in attribute.split(".") if name.startswith("__") and name.endswith("__")]
     if special:
         raise SutSpecInvalid(
@@ -121,7 +127,8 @@ class PythonSut(SutRunner):
         handed = sut_environment(self._pass_names, self._environment, "/")
         file = find_module_file(module, self._import_from)
         source = file.read_bytes()
-        # A variable that is handed over decides what is measured, the model for one: it is part of the name.
+        # A variable that is passed on can decide what is measured, for example the model. So it is part of
+        # the name.
         names = [
             f"{SUT_ENV}{name}:{variable_fingerprint(salt, name, handed[name])}"
             for name in sorted(set(pass_names))
@@ -150,9 +157,9 @@ class PythonSut(SutRunner):
         self._keepers = keeper_pool(None, _PROCESS_LIMITS)
 
     async def prepare(self) -> None:
-        """Import the module once, in a child, and refuse a run that could only fail."""
+        """Import the module once, in a child. Raises SutSpecInvalid if that fails, since a run would fail."""
         with run_directory() as home:
-            # Keepers that know the directory remove it should we be killed while a large library loads.
+            # These supervisors know the directory: they remove it if we are killed while a library loads.
             self._keepers = keeper_pool(home, _PROCESS_LIMITS)
             called = await self._call(None, str(home), LIMITS.sut_check_seconds)
         self._check_unchanged(called.result)
@@ -194,7 +201,7 @@ class PythonSut(SutRunner):
             async with self._keepers.borrowed() as keeper:
                 end = await keeper.run(
                     ProcessRequest(
-                        # -u: what waits in a buffer is lost with an agent that hangs or is killed.
+                        # -u: output that waits in a buffer is lost if the agent hangs or is killed.
                         argv=(sys.executable, "-u", "-s", "-P", "-B", str(_CHILD_PROGRAM)),
                         directory=directory,
                         environment=sut_environment(self._pass_names, self._environment, directory),
@@ -229,7 +236,7 @@ class PythonSut(SutRunner):
         return lines[-1] if lines else ""
 
     async def close(self) -> None:
-        """End the keepers."""
+        """End the supervisors."""
         await self._keepers.close()
 
 
@@ -237,7 +244,7 @@ class PythonSut(SutRunner):
 def _drained_pipe() -> Iterator[tuple[int, bytearray]]:
     """Give a pipe's write end and the tail of what is written to it.
 
-    Nobody waits for its end: it is read while the child runs and closed when the tree is dead.
+    The harness does not wait for its end: it is read while the child runs and closed when the tree has ended.
     """
     reading, writing = os.pipe()
     os.set_blocking(reading, False)

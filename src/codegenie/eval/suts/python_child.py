@@ -1,9 +1,9 @@
 """The child's side of `python:module:attr`: import, call, write the result to descriptor 3.
 
-An exception is told on descriptor 4, from the exception itself.
+A description of an exception is written to descriptor 4.
 
-A program, run by path in a process of its own and imported by nobody. Standard output and error belong to
-the system under test; the result has a descriptor of its own, so no print can be taken for it.
+This file is a program; it is run by path in its own process, and no module imports it. Standard output and
+error belong to the system under test. The result has its own descriptor, so no printed text is taken for it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-# Behind everything else: where the harness is not installed, it is still found.
+# At the end of the path: it is needed only where the harness is not installed.
 sys.path.append(str(Path(__file__).parents[3]))
 
 from codegenie.eval.ports import SutCase
@@ -36,7 +36,7 @@ class _Changed(Exception):  # noqa: N818 - says that there is nothing to run
 
 
 class _HashedSource(SourceFileLoader):
-    """Runs the bytes that it hashed: no compiled file beside them, and nothing that was written since."""
+    """Runs exactly the bytes that it hashed: no compiled file, and no bytes that were written later."""
 
     sha256 = ""
 
@@ -52,7 +52,7 @@ class _HashedSource(SourceFileLoader):
 
 
 class _OneModule:
-    """Finds one module, where the harness found it; leaves all others to whoever comes next."""
+    """Finds one module, where the harness found it; leaves all others to the next finder."""
 
     def __init__(self, request: dict[str, str]) -> None:
         self._request = request
@@ -116,9 +116,9 @@ def _serve(request: dict[str, Any]) -> None:
 
 
 def _tell(error: BaseException, request: dict[str, Any]) -> None:
-    """Say what ended the call: all of it in the log, and in short where the harness reads it."""
+    """Report what ended the call: in full in the log, and in short where the harness reads it."""
     own = OwnCode(request["import_from"], request["file"])
-    # `sys.exit(0)` is how a script ends that has done its work.
+    # A script that has done its work ends with `sys.exit(0)`.
     nothing = isinstance(error, NothingReturned) or (isinstance(error, SystemExit) and not error.code)
     raised = describe(error, own, returned_nothing=nothing)
     guarded(lambda: _write(_RAISED, raised.encoded()), None)
@@ -129,19 +129,19 @@ def _tell(error: BaseException, request: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Serve the one request on standard input; any exit but 0 with a result is a fault of the SUT."""
+    """Serve the one request on standard input. Every end but exit 0 with a result is a fault of the SUT."""
     request = json.load(sys.stdin)
     _, error = attempted(lambda: _serve(request))
     if error is None:
         return 0
     _tell(error, request)
     code = error.code if isinstance(error, SystemExit) else 1
-    # Whatever the number with which it called exit: there is no result.
+    # The exit code does not matter: there is no result.
     return code if isinstance(code, int) else int(code is not None)
 
 
 def _leave(code: int) -> None:
-    """End at once: threads that the system under test left running must not hold back its result."""
+    """End at once: threads that the system under test left running must not delay its result."""
     guarded(sys.stdout.flush, None)
     guarded(sys.stderr.flush, None)
     os._exit(code)

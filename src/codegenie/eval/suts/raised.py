@@ -1,8 +1,8 @@
 """An exception of a system under test as three short texts: its type, its message, and where it was raised.
 
-The texts are made where the exception lives, from the exception itself: the last line of a log may be
-anything. Almost every attribute of an exception can be foreign code, so each text is made under a guard.
-A SUT child imports this module on every call, so it costs the standard library and nothing else.
+The texts are made in the process of the exception, from the exception itself: the last line of a log may be
+any text. Almost every attribute of an exception can run foreign code, so each text is made under a guard. A
+SUT child imports this module on every call, so it imports only the standard library.
 """
 
 import json
@@ -13,10 +13,10 @@ from typing import NamedTuple, TypeVar, cast
 T = TypeVar("T")
 
 MESSAGE_CHARACTERS = 2_000
-"""A longer message is cut here; what is shown of it is a tenth of that."""
+"""A longer message is cut to this length; a tenth of this is shown."""
 
 RAISED_BYTES = 64 * 1024
-"""More than the three texts take as JSON."""
+"""More than the three texts need as JSON."""
 
 _NAME_CHARACTERS = 100
 _PLACE_CHARACTERS = 400
@@ -27,7 +27,7 @@ _HARNESS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Raised(NamedTuple):
-    """What is told of an exception. No text of it is printable or free of secrets yet."""
+    """The description of an exception. Its texts may still hold control characters and secrets."""
 
     type: str
     message: str
@@ -36,7 +36,7 @@ class Raised(NamedTuple):
 
     def encoded(self) -> bytes:
         """Write it as JSON, for the descriptor on which the harness reads it."""
-        # Half a character stands in no document that we read.
+        # The reader refuses a lone surrogate (half of a character).
         texts = {name: value for name, value in self._asdict().items() if isinstance(value, str)}
         whole = {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
         return json.dumps({**self._asdict(), **whole}).encode()
@@ -49,7 +49,7 @@ class OwnCode(NamedTuple):
     file: str
 
     def place(self, path: str, line: int) -> str | None:
-        """Return `file:line` if the file is the agent's own, and None if a library has it."""
+        """Return `file:line` if the file is the agent's own, and None if it belongs to a library."""
         if not os.path.isabs(path) or path.startswith((_LIBRARY + os.sep, _HARNESS + os.sep)):
             return None
         package = os.path.dirname(self.file)
@@ -66,7 +66,7 @@ def _below(path: str, root: str) -> str | None:
 
 
 def describe(error: BaseException, own: OwnCode, *, returned_nothing: bool = False) -> Raised:
-    """Tell of an exception whatever can be told; never raises."""
+    """Describe an exception as far as possible; never raises."""
     leaf = guarded(lambda: _first_of_group(error), error)
     message = guarded(lambda: _message(error), "(its message cannot be shown)")
     if leaf is not error:
@@ -82,7 +82,7 @@ def describe(error: BaseException, own: OwnCode, *, returned_nothing: bool = Fal
 
 
 def attempted(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-    """Do what runs foreign code; whatever it raises comes back as a value."""
+    """Call `work`, which runs foreign code, and return what it raises as a value."""
     try:
         return work(), None
     except BaseException as error:  # noqa: BLE001 - SystemExit of foreign code ends a case, not us
@@ -90,20 +90,20 @@ def attempted(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
 
 
 def guarded(work: Callable[[], T], otherwise: T) -> T:
-    """Do what may run foreign code, and return another value if it raises."""
+    """Call `work`, which may run foreign code, and return `otherwise` if it raises."""
     result, error = attempted(work)
     return cast("T", result) if error is None else otherwise
 
 
 def _name(error: BaseException) -> str:
-    # By the slot of `type` itself: a metaclass can answer with anything.
+    # Read by the slot of `type` itself: a metaclass can return any value.
     name: str = type.__dict__["__name__"].__get__(type(error))
     return name
 
 
 def _message(error: BaseException) -> str:
     known = isinstance(error, SyntaxError) and isinstance(error.msg, str)
-    # By the method of `str` itself, which returns plain strings: a text may be of a class of its own.
+    # Split by the method of `str` itself, which returns plain strings: the text may be of a subclass.
     return " ".join(str.split(error.msg if known else str(error)))  # type: ignore[attr-defined]
 
 

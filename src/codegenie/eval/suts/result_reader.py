@@ -1,4 +1,4 @@
-"""The encoded result of a system under test, checked as strictly as everything from outside."""
+"""Reads the encoded result of a system under test, as strictly as all input from outside."""
 
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
@@ -13,7 +13,7 @@ _PLACE_CHARACTERS = 80
 
 
 def read_result(raw: bytes) -> SutAnswer | SutFault:
-    """Turn encoded bytes into a checked output, or into the fault that they are."""
+    """Turn encoded bytes into a checked output, or into a fault."""
     if not raw:
         return SutFault("sut.exception", "ended without a result", returned_nothing=True)
     try:
@@ -37,7 +37,7 @@ def _is_cost(cost: object) -> bool:
 
 
 def read_raised(raw: bytes, redactor: Redactor) -> SutFault | None:
-    """Turn what a child told of its exception into a fault; None where it told nothing that we can read."""
+    """Turn a child's description of its exception into a fault; None if it cannot be read."""
     try:
         told = decode_json(raw, RAISED_BYTES)
     except DecodingRefused:
@@ -50,9 +50,9 @@ def read_raised(raw: bytes, redactor: Redactor) -> SutFault | None:
 
 
 def fault_of(raised: Raised, redactor: Redactor) -> SutFault:
-    """Write an exception as one line, `type: message (file:line)`; where it is cut, the place stays."""
+    """Write an exception as one line, `type: message (file:line)`. If it is cut, the place is kept."""
     message = raised.message
-    # Clean first and shorten after, and where it was cut already, half a secret may stand there.
+    # Secrets are removed before the text is shortened. A text that is cut already may end in half a secret.
     cut = len(message) >= MESSAGE_CHARACTERS
     message = redactor.clean_head(message) if cut else redactor.clean(message)
     place = one_line(redactor.clean(raised.place), LIMITS.text_characters)

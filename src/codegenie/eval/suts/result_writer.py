@@ -1,7 +1,7 @@
-"""What a system under test returned, written as JSON where the foreign object lives.
+"""Writes the result of a system under test as JSON, in the process of the foreign object.
 
-Bytes are the boundary: no object of a system under test lives past this module (threats SU-16). A SUT
-child imports it on every call, so it costs the standard library's json and nothing else.
+Only bytes leave this module: no object of a system under test lives longer (threats SU-16). A SUT child
+imports it on every call, so it imports only the standard library's json.
 """
 
 import json
@@ -15,11 +15,11 @@ _NOT_FINITE = "Out of range float values are not JSON compliant"
 
 
 class NothingReturned(TypeError):  # noqa: N818 - its name is shown, and says what happened
-    """A system under test returned None: perhaps it has changed the files of its copy instead."""
+    """A system under test returned None: perhaps it changed the files of its private copy instead."""
 
 
 def encode_result(result: object) -> bytes:
-    """Write a returned mapping or SutResult as JSON. May raise whatever the foreign object raises."""
+    """Write a returned mapping or SutResult as JSON. Raises any exception that the foreign object raises."""
     wrapped = result if isinstance(result, SutResult) else SutResult(harness_output=_mapping(result))
     document = {
         "harness_output": dict(_mapping(wrapped.harness_output)),
@@ -39,7 +39,7 @@ def _written(document: Mapping[str, Any]) -> str:
     try:
         return json.dumps(document, allow_nan=False, ensure_ascii=False, default=_refuse)
     except ValueError as error:
-        # Newer Pythons add the number; the same agent is to fail with the same words on each.
+        # Newer Pythons add the number. The same agent must fail with the same words on each Python.
         if str(error).startswith(_NOT_FINITE):
             raise ValueError(_NOT_FINITE) from None
         raise
@@ -54,7 +54,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _check_keys(value: object, levels: int) -> None:
-    """Refuse keys that json would turn into strings by itself: 1 and "1" are two keys only before that."""
+    """Refuse keys that json would turn into strings: 1 and "1" would become the same key."""
     if not levels:
         raise ValueError(f"returned a value that is nested more than {LIMITS.nesting} levels deep")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`--sut SPEC` to a system under test."""
+"""Opens the system under test that `--sut SPEC` names."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,12 @@ from codegenie.eval.suts.in_process import InProcessSut
 from codegenie.eval.suts.python import PythonSut
 
 OWN_RUNNERS: set[type[SutRunner]] = {NullSut, OracleSut, PythonSut, InProcessSut}
-"""Whose word on where a system runs is taken. A subclass is somebody else's code, and is not among them."""
+"""The runners whose claim about where a system runs is trusted. A subclass is a caller's code, and is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class SutRequest:
-    """What the command line says of the system under test."""
+    """The options of the command line about the system under test."""
 
     spec: str
     version: str | None = None
@@ -27,7 +27,7 @@ class SutRequest:
 
 
 def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
-    """Return the system under test that was asked for, or refuse with what there is."""
+    """Return the system under test that was asked for. Raises SutSpecInvalid if a part of it is wrong."""
     for text in (request.spec, request.version or "", *request.pass_names):
         if len(text) > LIMITS.text_characters // 2:
             raise SutSpecInvalid(
@@ -52,7 +52,7 @@ def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
 
 
 def agent_on_disk(measured: SutIdentity, out_dir: Path) -> SutRunner:
-    """Return the agent that a log names, as it lies here now; raises what `run` raises where it is not."""
+    """Return the agent that a log names, as it is on disk now. Raises SutSpecInvalid if it is not there."""
     spec, *variables = measured.spec.split(SUT_ENV)
     names = [variable.rpartition(":")[0] for variable in variables]
     kind, _, rest = spec.partition(":")
