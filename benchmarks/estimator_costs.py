@@ -11,7 +11,7 @@ MICRO = 1_000_000
 
 
 def measure_estimators(sizes: Sequence[int], rounds: int, reference_seconds: float) -> Section:
-    """Time every estimator at every number of units, on scores spread without chance."""
+    """Time every estimator at every number of units, on evenly spread scores."""
     bca_lower(_anywhere(60))  # draws, so that numpy is imported beforehand
     rows, shares = [], []
     for units in sizes:
@@ -39,7 +39,7 @@ def _estimators(units: int) -> dict[str, Callable[[], object]]:
 
 
 def _anywhere(units: int) -> list[int]:
-    # 618,034 is the golden section in millionths: evenly spread and on no coarse grid.
+    # 618,034 is the golden ratio in millionths: its multiples are evenly spread and on no coarse grid.
     return [number * 618_034 % MICRO for number in range(units)]
 
 

@@ -1,4 +1,4 @@
-"""Evidence: what a warm run costs, what recording costs a cold one, and what verifying a large log takes."""
+"""Evidence: the cost of a warm run, of recording a cold run, and of verifying a large log."""
 
 from pathlib import Path
 

@@ -21,7 +21,7 @@ failures = [] if passed else [{"code": "answer.wrong", "severity": "warn", "deta
 answer = {"passed": passed, "score": float(passed), "breakdown": {"passed": float(passed)}}
 json.dump({**answer, "failure_modes": failures}, sys.stdout)
 """
-"""What one case costs to score, to the byte the same program for the harness and for the reference."""
+"""The scorer of one case: exactly the same program for the harness and for the reference."""
 
 _WITHOUT_JSON = """\
 import sys
@@ -31,9 +31,9 @@ print('{{"passed": %s, "score": %s, ' % ("true" if score == 1 else "false", scor
 print('"breakdown": {{"passed": %s}}, "failure_modes": []}}' % score)
 """
 PASS_OR_FAIL = _WITHOUT_JSON.format(steps=2)
-"""As cheap as a rubric gets; about half of the cases pass."""
+"""The cheapest possible rubric; about half of the cases pass."""
 IN_STEPS = _WITHOUT_JSON.format(steps=101)
-"""The same with partial scores, for which the bootstrap has to draw and so imports numpy."""
+"""The same with partial scores, for which the bootstrap has to draw samples and imports numpy."""
 
 _REGISTRATION = f"""\
 from codegenie.eval import register_task_class

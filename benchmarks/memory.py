@@ -12,7 +12,7 @@ TARGET_GROWTH_KB = 4.0
 
 
 def measure_memory(directory: Path, sizes: Sequence[int]) -> Section:
-    """Run benches of all sizes once each; memory does not mind what else the machine does."""
+    """Run benches of all sizes once each; other work on the machine does not change the memory."""
     peaks = {size: _peak_mb(directory / f"memory-{size}", size, PASS_OR_FAIL) for size in sizes}
     smallest, largest = min(sizes), max(sizes)
     growth = (peaks[largest] - peaks[smallest]) * 1000 / (largest - smallest)

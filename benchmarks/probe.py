@@ -1,4 +1,4 @@
-"""One thing to measure, in a process of its own; prints one JSON document.
+"""One measurement in its own process; prints one JSON document.
 
 python probe.py run BENCH CONCURRENCY     a whole run, SUT null, through the Runner
 python probe.py confined BENCH CONCURRENCY CLASS SPAWN   the same in a class, with latencies and memory
@@ -24,7 +24,7 @@ from typing import Any
 def whole_run(
     bench: str, concurrency: str, isolation: str = "subprocess", spawn: str = "zygote"
 ) -> dict[str, float]:
-    """Run every case and say how many were scored and how large this process became."""
+    """Run every case; return how many were scored and how large this process became."""
     import asyncio
 
     from codegenie.eval.models import RunOptions
@@ -45,7 +45,7 @@ def whole_run(
 
 
 def confined_run(bench: str, concurrency: str, isolation: str, spawn: str) -> dict[str, float]:
-    """Run every case in a class; also time each rubric, and say how large all of our processes became."""
+    """Run every case in a class; also time each rubric, and return how large all our processes became."""
     import statistics
 
     from codegenie.eval.isolation.launchers import ConfinedLauncher
@@ -55,7 +55,7 @@ def confined_run(bench: str, concurrency: str, isolation: str, spawn: str) -> di
     others: list[int] = []
     run, close = Rubrics.run, ConfinedLauncher.close
 
-    async def timed(*arguments: Any) -> Any:  # noqa: ANN401 - whatever it takes and gives
+    async def timed(*arguments: Any) -> Any:  # noqa: ANN401 - any arguments and any result
         started = time.perf_counter()
         try:
             return await run(*arguments)
@@ -76,7 +76,7 @@ def confined_run(bench: str, concurrency: str, isolation: str, spawn: str) -> di
 
 
 def descendants(number: int) -> list[int]:
-    """Return the numbers of all processes below one."""
+    """Return the numbers of all processes below a process."""
     listed = Path(f"/proc/{number}/task/{number}/children").read_text(encoding="ascii").split()
     return [found for child in map(int, listed) for found in (child, *descendants(child))]
 
@@ -109,7 +109,7 @@ def plan_only(bench: str) -> dict[str, float]:
 
 
 def fence_only(bench: str) -> dict[str, float]:
-    """Look at everything; the time is that of looking alone, without imports."""
+    """Check every file; the time is that of the checks alone, without imports."""
     from codegenie.eval.fence import inspect_paths
 
     started = time.perf_counter()
@@ -160,7 +160,7 @@ def warm_run(bench: str, concurrency: str) -> dict[str, float]:
 
 
 def recorded_parts(bench: str, concurrency: str) -> dict[str, float]:
-    """Time validation, journal and log inside a cold run, and say what share of it they are."""
+    """Time validation, journal and log inside a cold run, and return their share of its time."""
     from codegenie.eval import trial, validation
     from codegenie.eval.log.disk import AuditLog
     from codegenie.eval.log.journal import Journal
@@ -232,12 +232,13 @@ def peak_kib(number: int | None = None) -> int:
     """Return the largest resident size of a process; ru_maxrss would inherit its parent's."""
     with open(f"/proc/{number or 'self'}/status", encoding="ascii") as file:
         found = next((line for line in file if line.startswith("VmHWM:")), None)
-    # A zygote that has left, and that its guardian has not yet let go of, has no memory.
+    # A zygote that has ended and that its guardian has not reaped yet has no memory.
     return 0 if found is None else int(found.split()[1])
 
 
 LARGEST_FILE = 8192
-"""In the generated benches. A buffer of 1 MiB would double the time of the walk and flatter the plan."""
+"""The largest file of the generated benches. A buffer of 1 MiB would double the time of the walk, and the
+plan would look faster in comparison."""
 
 MODES: dict[str, Callable[..., dict[str, float]]] = {
     "run": whole_run,

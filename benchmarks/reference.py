@@ -1,4 +1,4 @@
-"""The reference: what anybody would write first. Runs a scorer once per case and nothing besides.
+"""The reference: the simplest program for the task. It runs a scorer once per case and does nothing else.
 
     python reference.py CASES_DIRECTORY SCORER CONCURRENCY
 

@@ -1,4 +1,4 @@
-"""Figures to a page: the tables, and the machine they hold for."""
+"""Writes figures as a page: the tables, and the machine that they were measured on."""
 
 import datetime as dt
 import os
@@ -12,7 +12,7 @@ from benchmarks.rounds import Spread
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure and, where there is one, the target it is held against."""
+    """One figure and its target, if it has one."""
 
     what: str
     figure: Spread
@@ -20,7 +20,7 @@ class Row:
     target: float | None = None
 
     def cells(self) -> list[str]:
-        """Return what stands in the columns of a table."""
+        """Return the cells of a row of the table."""
         digits = 3 if self.figure.median < 10 else 1
         figures = [f"{value:.{digits}f}" for value in (self.figure.median, self.figure.low, self.figure.high)]
         if self.target is None:
@@ -31,7 +31,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What was measured in one go, and how."""
+    """The figures of one measurement, and how they were taken."""
 
     title: str
     how: str

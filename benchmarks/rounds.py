@@ -1,7 +1,7 @@
 """Interleaved rounds of child processes, and the ratios between them.
 
-Other people use the machine too: what is compared runs in the same round, in turned order, and a ratio is
-taken within its round. The median of those holds still where the figures themselves do not.
+Other people may use the machine, too. So the programs to compare run in the same round, in rotating order,
+and each ratio is taken within one round. The median of the ratios is stable even if the figures are not.
 """
 
 import json
@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-# Habits of a caller that would decide the figures: without compiled modules a program takes twice as long.
+# Variables of a caller that would change the figures: without compiled modules a program takes twice as long.
 _LEFT_OUT = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONOPTIMIZE", "PYTHONDEVMODE"}
 
 
-class NotMeasurable(Exception):  # noqa: N818 - the one thing that makes the program fail
-    """Something that was to be measured did not run or gave a wrong answer."""
+class NotMeasurable(Exception):  # noqa: N818 - the only reason for which the program fails
+    """A measured program did not run or gave a wrong answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one child process took, everything below it included, and the document that it printed."""
+    """The cost of one child process, including all processes below it, and the document that it printed."""
 
     wall_seconds: float
     cpu_seconds: float
@@ -61,7 +61,7 @@ def run_child(command: Sequence[str], temporary: Path) -> Cost:
 def interleaved(
     contenders: Mapping[str, Callable[[], Cost]], rounds: int, *, warm_up: bool = False
 ) -> dict[str, list[Cost]]:
-    """Run every contender once a round, the order turned by one from round to round.
+    """Run every contender once a round; the order rotates by one from round to round.
 
     A warm-up fills the caches of the file system and of compiled modules, and is not counted.
     """

@@ -13,7 +13,7 @@ from benchmarks.rounds import Cost, NotMeasurable, Spread, interleaved, program,
 
 CONCURRENCY = 2
 TARGET = 1.10
-_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - looked for, and used through tempfile
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - used through tempfile, if it exists
 _NAMES = {"harness": "harness", "in memory": "harness, copies of cases on tmpfs"}
 
 

@@ -2,8 +2,8 @@
 
     .venv/bin/python -m scripts.audit_locks
 
-A hole that becomes known tomorrow would make yesterday's commit red, so this is asked by hand and by a clock,
-and not by every change. Exit 1: there is a known hole. Exit 2: the database did not answer.
+A vulnerability that becomes known tomorrow would make yesterday's commit red. So this runs by hand or on a
+schedule, and not for every change. Exit 1: a vulnerability is known. Exit 2: the database did not answer.
 """
 
 import json
@@ -20,13 +20,16 @@ ANSWER_SECONDS = 60
 
 
 def question(lock: Mapping[str, Entry]) -> bytes:
-    """Return one question about all the packages of a lock, in order."""
+    """Return one query about all packages of a lock, in order."""
     urls = [package_url(entry.name, entry.version) for entry in lock.values()]
     return json.dumps({"queries": [{"package": {"purl": url}} for url in urls]}).encode()
 
 
 def holes(lock: Mapping[str, Entry], answer: Mapping[str, Any]) -> list[str]:
-    """Return a line for each package with known holes; an answer about fewer packages is refused."""
+    """Return a line for each package with known vulnerabilities.
+
+    Raises ValueError if the answer is about fewer packages.
+    """
     results: Sequence[Mapping[str, Any]] = answer["results"]
     pairs = zip(lock.values(), results, strict=True)
     found = {entry: [hole["id"] for hole in result.get("vulns", [])] for entry, result in pairs}
@@ -34,7 +37,7 @@ def holes(lock: Mapping[str, Entry], answer: Mapping[str, Any]) -> list[str]:
 
 
 def main(address: str = DATABASE) -> int:
-    """Ask, and print what is known; return the exit status."""
+    """Send the query and print the answer; return the exit status."""
     lock = entries(DEVELOPMENT.read_text(encoding="utf-8"))
     request = urllib.request.Request(address, question(lock), {"Content-Type": "application/json"})  # noqa: S310 - a fixed address
     try:

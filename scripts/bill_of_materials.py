@@ -20,7 +20,7 @@ SUFFIX = ".cdx.json"
 
 
 def package_url(name: str, version: str) -> str:
-    """Return the name that tools for vulnerabilities know a package by."""
+    """Return the name of a package in databases of vulnerabilities."""
     return f"pkg:pypi/{name}@{version}"
 
 

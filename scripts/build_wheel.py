@@ -3,7 +3,7 @@
     .venv/bin/python -m scripts.build_wheel
 
 The second build starts from a copy of the source in another directory, with other file times and other modes.
-Both must give the same bytes: then anyone can build the wheel again and see that it holds nothing else.
+Both must give the same bytes: then a user can build the wheel again and see that it holds nothing else.
 """
 
 import hashlib
@@ -17,15 +17,15 @@ from pathlib import Path
 from scripts.bill_of_materials import write_bill
 from scripts.locks import ROOT
 
-# All that a wheel is made from; .gitignore says which files are none of it.
+# All files that a wheel is made from; .gitignore names the files that are left out.
 INPUTS = ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "src", "bench", "scripts/ship_benches.py")
-# The time that every file of the wheel bears: hatchling's own, whatever the environment says.
+# The time of every file in the wheel: hatchling's own default, whatever the environment says.
 FILE_TIME = "1580601600"
 BUILD_SECONDS = 300
 
 
 def declared_version(root: Path = ROOT) -> str:
-    """Return the version from the one place where it stands, without importing the package."""
+    """Return the version from the one place where it is declared, without importing the package."""
     namespace: dict[str, str] = {}
     lines = (root / "src" / "codegenie" / "__init__.py").read_text(encoding="utf-8").splitlines()
     (line,) = [line for line in lines if line.startswith("__version__ = ")]
@@ -43,7 +43,7 @@ def build(target: Path, root: Path = ROOT) -> Path:
 
 
 def copy_inputs(target: Path, *, umask: int, time: int, root: Path = ROOT) -> None:
-    """Copy what a wheel is made from, as a checkout with another umask at another time would lie there."""
+    """Copy the inputs of a wheel, with the modes and times of a checkout by another user at another time."""
     for name in INPUTS:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         if (root / name).is_dir():

@@ -1,7 +1,7 @@
 """Fail when too few branches were taken.
 
-`coverage report --fail-under` mixes lines into its figure, and lines are the easier half: a suite can
-reach the floor with it while it leaves every error path untaken. This looks at branches alone.
+`coverage report --fail-under` counts lines, too, and lines are easier to cover: a suite can reach that floor
+without taking any error path. This script counts branches alone.
 """
 
 import json
@@ -20,7 +20,7 @@ def main() -> int:
     command = [sys.executable, "-m", "coverage", "json", "--quiet", "--fail-under=0", "-o", "-"]
     measured = subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     totals = json.loads(measured.stdout)["totals"]
-    # Integers, so that no rounding lifts 89.96 over the floor.
+    # Integers are compared, so that 89.96 is not rounded up to the floor.
     enough = 100 * totals["covered_branches"] >= floor * totals["num_branches"]
     print(f"branches taken: {totals['covered_branches']} of {totals['num_branches']} (floor {floor} %)")
     return 0 if enough else 1

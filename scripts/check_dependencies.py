@@ -2,8 +2,9 @@
 
     .venv/bin/python -m scripts.check_dependencies
 
-What the source imports is declared; what is declared is used; and each has its line, and only those have one.
-A package that is there only because another one needs it may go away with that one, so it does not count.
+Each imported package must be declared, each declared package must be used, and the page must have one line
+for each of them and no other. A package that is installed only because another one needs it does not count
+as declared: it may disappear together with the other.
 """
 
 import ast
@@ -20,9 +21,9 @@ PAGE = "docs/reference/dependencies.md"
 SOURCE = "src"
 DEVELOPMENT_TREES = ("tests", "scripts", "benchmarks")
 OWN = {"codegenie", "tests", "scripts", "benchmarks"}
-# What lies here are programs of benches, which import what the harness puts beside them.
+# These directories hold programs of benches, which import modules that the harness puts beside them.
 FIXTURES = Path("tests/fixtures")
-# Where tools are started by their names.
+# The files that start tools by their names.
 TOOL_FILES = ("Makefile", "scripts/run_checks.py")
 STUBS = "types-"
 
@@ -39,7 +40,7 @@ def imported(tree: ast.AST) -> set[str]:
 
 
 def foreign_imports(root: Path, tree: str) -> dict[str, str]:
-    """Return what the modules of a tree import from elsewhere, and one module that does."""
+    """Return the foreign packages that the modules of a tree import, each with one module that imports it."""
     found: dict[str, str] = {}
     for path in sorted((root / tree).rglob("*.py")):
         relative = path.relative_to(root)
@@ -53,7 +54,7 @@ def foreign_imports(root: Path, tree: str) -> dict[str, str]:
 
 
 def undeclared(imports: Mapping[str, str], declared: set[str]) -> Iterator[str]:
-    """Yield imports of what is installed but not declared, or not installed at all."""
+    """Yield imports of packages that are installed but not declared, or not installed at all."""
     homes = metadata.packages_distributions()
     for name, module in sorted(imports.items()):
         packages = {normalised(package) for package in homes.get(name, [])}
@@ -62,7 +63,7 @@ def undeclared(imports: Mapping[str, str], declared: set[str]) -> Iterator[str]:
 
 
 def used_as_a_tool(package: str, texts: str) -> bool:
-    """Say whether a package is started by a command of its own, or is a plugin that pytest is set up for."""
+    """Return whether a package is started by its own command, or is a configured plugin of pytest."""
     points = metadata.distribution(package).entry_points
     commands = {point.name for point in points if point.group == "console_scripts"} | {package}
     plugins = {point.name for point in points if point.group == "pytest11"}
@@ -73,7 +74,7 @@ def used_as_a_tool(package: str, texts: str) -> bool:
 
 
 def places_of_tools(root: Path) -> str:
-    """Return the texts that start tools, set pytest up and mark tests for its plugins."""
+    """Return the texts that start tools, configure pytest and mark tests for its plugins."""
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]
     tests = sorted((root / "tests").rglob("test_*.py"))
     files = [root / name for name in TOOL_FILES] + [
@@ -93,7 +94,7 @@ def unused(declared: set[str], imports: Mapping[str, str], texts: str) -> Iterat
 
 
 def unexplained(declared: set[str], page: str) -> Iterator[str]:
-    """Yield what has no line in the page, and lines about what is not declared."""
+    """Yield packages without a line in the page, and lines about packages that are not declared."""
     listed = {normalised(name) for name in re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)}
     yield from (f"{PAGE}: {name} has no line" for name in sorted(declared - listed))
     yield from (f"{PAGE}: {name} has a line and is not declared" for name in sorted(listed - declared))

@@ -2,8 +2,8 @@
 
     .venv/bin/python -m scripts.check_links
 
-A link leads to a file that is there and, with an anchor, to a heading of it. A decision that is named
-(`ADR-0012`) exists. What stands in fenced blocks and between backticks is an example, not a link.
+A link must lead to a file that exists and, with an anchor, to a heading of that file. A decision that is
+named (`ADR-0012`) must exist. Text in fenced blocks and between backticks is an example, not a link.
 """
 
 import re
@@ -27,7 +27,7 @@ _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """Return every document; the cases of a bench are data."""
+    """Return every document; the cases of a bench are data and are left out."""
     found = {path for pattern in PATTERNS for path in root.glob(pattern)}
     return sorted(path for path in found if "cases" not in path.relative_to(root).parts)
 
@@ -38,7 +38,7 @@ def prose(text: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors that the headings get where these pages are read; the second of a name gets `-1`."""
+    """Return the anchors of the headings as a browser sees them; a second heading of a name gets `-1`."""
     found: set[str] = set()
     seen: Counter[str] = Counter()
     for heading in _HEADING.findall(_FENCED.sub("", text)):

@@ -1,8 +1,8 @@
-"""Audit the locks without a network: pinned, hashed, without addresses, and what pyproject.toml asks for.
+"""Audit the locks without a network: pinned, hashed, without addresses, and as pyproject.toml asks.
 
     .venv/bin/python -m scripts.check_locks
 
-Whether a pinned version has a known hole is another question, and needs a network: `make audit`.
+Whether a pinned version has a known vulnerability needs a network: `make audit`.
 """
 
 import sys
@@ -26,7 +26,7 @@ from scripts.locks import (
     reachable,
 )
 
-# A wheel and the source it was built from. A package with one file is perhaps source only, and we build none.
+# A wheel and its source. A package with one file may have source only, and we build no dependency.
 LEAST_FILES = 2
 ONLY_WHEELS = "LOCKED := --require-hashes --only-binary :all:"
 
@@ -56,12 +56,12 @@ class Locks:
 
     @property
     def asked_of_development(self) -> list[str]:
-        """Return what a developer needs besides."""
+        """Return what a developer needs in addition."""
         return list(self.project["project"]["optional-dependencies"]["dev"])
 
 
 def form_faults(name: str, text: str) -> Iterator[str]:
-    """Yield every line that is not a pinned and hashed requirement, and every comment with a place."""
+    """Yield every line that is not a pinned and hashed requirement, and every comment with a path."""
     for line in text.splitlines():
         if line.startswith("#") and "/" in line:
             yield f"{name}: a comment names a place: {line}"
@@ -79,7 +79,7 @@ def form_faults(name: str, text: str) -> Iterator[str]:
 
 
 def declared_faults(name: str, lock: Mapping[str, Entry], asked: list[str]) -> Iterator[str]:
-    """Yield what is declared and is not in the lock, or not in a version that was asked for."""
+    """Yield declared packages that are not in the lock, or not in an accepted version."""
     for requirement in map(Requirement, asked):
         entry = lock.get(normalised(requirement.name))
         if entry is None:
@@ -89,7 +89,7 @@ def declared_faults(name: str, lock: Mapping[str, Entry], asked: list[str]) -> I
 
 
 def surplus_faults(name: str, lock: Mapping[str, Entry], asked: list[str]) -> Iterator[str]:
-    """Yield what is locked although nothing that is declared needs it."""
+    """Yield locked packages that no declared package needs."""
     needed = reachable(map(normalised, asked), lock, extras=True)
     yield from (f"{name}: {entry} is locked, and nothing needs it" for entry in sorted(lock.keys() - needed))
 

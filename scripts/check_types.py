@@ -1,7 +1,7 @@
-"""Run mypy on the source, on the tests and on every bench, each as strictly as the other.
+"""Run mypy on the source, on the tests and on every bench, all equally strict.
 
 Benches are programs that repeat module names (`rubric`, `registration`), and each runs beside its own
-files only. So each has a mypy run of its own, in this process and on one cache; the order of the runs
+files only. So each bench has its own mypy run, in this process and with one cache; the order of the runs
 does not matter.
 """
 
@@ -15,7 +15,7 @@ from mypy import api
 ROOT = Path(__file__).resolve().parent.parent
 TREES = ("src", "tests", "benchmarks", "scripts")
 BENCH_ROOTS = ("bench", "tests/fixtures/bench")
-# `cases/` is data of whatever kind a case is about, so only the parts that the contract names are code.
+# `cases/` is data and may hold files of any kind, so only the parts that the contract names are code.
 BENCH_CODE = ("registration.py", "breakdown_keys.py", "rubric.py", "rubric_lib/**/*.py")
 
 
@@ -29,7 +29,7 @@ def benches() -> Iterator[tuple[Path, list[Path]]]:
 
 
 def beside_a_rubric() -> list[Path]:
-    """Return where `codegenie_rubric` lies, which the harness puts next to a running rubric."""
+    """Return the directory of `codegenie_rubric`, which the harness puts next to a running rubric."""
     return [found.parent for found in sorted((ROOT / "src").rglob("codegenie_rubric.py"))]
 
 

@@ -2,9 +2,9 @@
 
     .venv/bin/python -m scripts.fuzz [--seconds 60] [--seed 0]
 
-The same seed gives the same mutations in the same order. The first input that a reader neither refuses by
-type nor takes lawfully is made small, stored in the corpus beside the file that it was made from, and ends
-the run with 1; from then on the tests replay it.
+The same seed gives the same mutations in the same order. A reader must refuse an input with a typed error or
+accept it lawfully. The first input that breaks this rule is made small and stored in the corpus beside its
+original, and the run ends with 1. From then on the tests replay it.
 """
 
 import argparse
@@ -153,7 +153,7 @@ def _too_slow(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 def timed_faults(raw: bytes, readers: Mapping[str, Reader]) -> list[str]:
-    """Return the faults of the readers on one input; not to end is one too."""
+    """Return the faults of the readers on one input; a reader that does not end in time has a fault."""
     found = []
     before = signal.signal(signal.SIGALRM, _too_slow)
     try:
@@ -220,7 +220,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to try (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="where to begin (default: 0)")
     options = parser.parse_args(arguments)
-    # A reader that wants more than this is a finding, and not the end of this machine.
+    # A reader that needs more memory than this is a finding, and it must not stop the machine.
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     return fuzz(Plan(options.seed, options.seconds))
 

@@ -1,7 +1,7 @@
 """Find the Pythons of this machine that a new user of the wheel could have.
 
-A name is tried and not looked up: the shim of a version manager can exist and still refuse to run. So each
-candidate is started, and says itself which Python it is, where it lies, and whether it can make a virtual
+It is not enough that a name exists: the shim of a version manager can exist and still refuse to run. So each
+candidate is started, and reports which Python it is, where it is installed, and whether it can make a virtual
 environment.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# The last one is beyond the classifiers on purpose: what comes next is tried as soon as it is there.
+# The last version is not in the classifiers on purpose: the next Python is tried as soon as it exists.
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 # Where version managers keep their interpreters: below these directories, one directory for each version.
 MANAGED = (".pyenv/versions", ".local/share/uv/python", ".local/share/mise/installs/python")
@@ -26,7 +26,7 @@ PROBE = (
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that has started: its version, its program and the directory that it is installed in."""
+    """A Python that has started: its version, its program and its installation directory."""
 
     version: str
     program: str
@@ -37,7 +37,7 @@ Start = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
 def start_here(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Start a program as ourselves."""
+    """Start a program as our own user."""
     return subprocess.run(
         argv,
         stdin=subprocess.DEVNULL,
@@ -49,7 +49,7 @@ def start_here(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def ask(program: str, start: Start = start_here) -> Interpreter | None:
-    """Start a program and let it say which Python it is; None where it does not run or cannot make a venv."""
+    """Start a program that reports which Python it is; None if it does not run or cannot make a venv."""
     try:
         done = start([program, "-I", "-c", PROBE])
     except (OSError, subprocess.TimeoutExpired):
@@ -59,14 +59,14 @@ def ask(program: str, start: Start = start_here) -> Interpreter | None:
 
 
 def candidates(version: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield what may be a Python of this version: our own, a name on PATH, and those of version managers."""
+    """Yield possible Pythons of this version: our own, a name on PATH, and those of version managers."""
     yield os.path.realpath(sys.executable)
     yield f"python{version}"
     home = Path(environment.get("HOME", "/nonexistent"))
     places = [Path(environment["PYENV_ROOT"], "versions")] if "PYENV_ROOT" in environment else []
     for place in [*places, *(home / name for name in MANAGED)]:
-        # The newest first; whether the name tells the truth, the program says. The function of `glob` and not
-        # the method of a path: that one raises where a directory is closed to us.
+        # The newest comes first. The program itself reports its version, so a wrong name does no harm. The
+        # function of `glob` is used because the method of a path raises if a directory is closed to us.
         yield from sorted(glob.glob(f"{glob.escape(str(place))}/*/bin/python{version}"), reverse=True)
 
 

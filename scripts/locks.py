@@ -1,7 +1,7 @@
 """Read the lock files, and say which package of a lock needs which.
 
-`make lock` writes them: one requirement per entry, pinned with `==` and with the SHA-256 of every file that
-the package consists of. `scripts.check_locks` audits them, `scripts.bill_of_materials` lists them.
+`make lock` writes them: one requirement per entry, pinned with `==` and with the SHA-256 of every file of the
+package. `scripts.check_locks` audits them, `scripts.bill_of_materials` lists them.
 """
 
 import re
@@ -37,7 +37,7 @@ def logical_lines(text: str) -> list[str]:
 
 
 def parsed(line: str) -> Entry | None:
-    """Return the entry that a line holds; None where it is not a pinned and hashed requirement."""
+    """Return the entry of a line; None if the line is not a pinned and hashed requirement."""
     found = _ENTRY.fullmatch(line)
     if found is None:
         return None
@@ -58,15 +58,15 @@ def normalised(requirement: str) -> str:
 
 
 def needs(name: str, *, extras: bool) -> set[str]:
-    """Return what an installed package says it needs; with `extras`, in any of its variants."""
+    """Return what an installed package declares as needed; with `extras`, also what its extras need."""
     lines = metadata.requires(name) or []
     return {normalised(line) for line in lines if extras or not re.search(r"\bextra\s*==", line)}
 
 
 def reachable(roots: Iterable[str], lock: Mapping[str, Entry], *, extras: bool) -> set[str]:
-    """Return the entries of a lock that these packages need, they themselves included.
+    """Return the entries of a lock that these packages need, including these packages.
 
-    An entry that is not installed here, such as one for another system, needs nothing that we could ask for.
+    For an entry that is not installed here, such as one for another system, no needs are known.
     """
     found: set[str] = set()
     waiting = sorted(set(roots) & lock.keys())

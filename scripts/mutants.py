@@ -1,11 +1,11 @@
-"""Take each defense away, one at a time, and say which tests notice. Nobody noticing is a failure.
+"""Remove each defense, one at a time, and say which tests fail. A removal that no test notices is a failure.
 
 Usage: python scripts/mutants.py [NAME ...]
 
-Each switch and each restriction of `tests/portfolio/` is flipped in a copy of the source. The tests of the
-scenarios that name a switch are run there, and one of them has to go red; of a restriction, all that it
-names. First they are run on a copy in which nothing is flipped, and must all pass: a test that is red anyway
-notices nothing.
+Each switch and each restriction of `tests/portfolio/` is flipped in a copy of the source. For a switch the
+tests of its scenarios are run there, and one of them has to go red. For a restriction all tests that it names
+have to go red. First all tests are run on an unchanged copy and must pass: a test that is always red notices
+nothing.
 """
 
 import os
@@ -21,20 +21,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.portfolio.switching import switched_source  # noqa: E402 - the tests are no installed package
+from tests.portfolio.switching import switched_source  # noqa: E402 - the tests are not an installed package
 from tests.portfolio.table import Portfolio, Restriction, Switch, read_portfolio  # noqa: E402
 
 PATIENCE_SECONDS = 120.0
-# Without its defense a scenario that hangs never ends; with it, its tests take some seconds.
+# Without its defense such a scenario never ends; with it, its tests take some seconds.
 HANG_SECONDS = 25.0
 _FAILED = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
 _TOTAL = re.compile(r"(\d+) (?:passed|failed)")
-RED = 1  # pytest's exit code for failed tests; any other is a run that did not happen
+RED = 1  # pytest's exit code for failed tests; with any other code the tests did not run
 
 
 @dataclass(frozen=True)
 class Run:
-    """What pytest said: which tests failed, of how many, and whether it was a run at all."""
+    """The result of pytest: which tests failed, how many there were, and whether they ran at all."""
 
     failed: tuple[str, ...]
     total: int
@@ -54,7 +54,7 @@ def run_tests(tests: list[str], switch: Switch | None, patience: float, *, may_h
     with tempfile.TemporaryDirectory(prefix="codegenie-mutant-") as directory:
         source = switched_source(switch, Path(directory) / "source")
         argv = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider"]
-        # With no expression of marks, because a test that is named here may be one of `make test-all` alone.
+        # No mark is selected, because a test that is named here may run only in `make test-all`.
         argv += [f"--basetemp={directory}/tests", "-m", "", *tests]
         try:
             done = subprocess.run(
@@ -81,7 +81,7 @@ def flipped(portfolio: Portfolio, switch: Switch) -> Run:
 
 
 def was_noticed(portfolio: Portfolio, switch: Switch, run: Run) -> bool:
-    """Say whether enough tests went red: of a restriction all, of a switch one."""
+    """Return whether enough tests went red: all for a restriction, one for a switch."""
     if run.problem is not None:
         return False
     return (
@@ -92,12 +92,12 @@ def was_noticed(portfolio: Portfolio, switch: Switch, run: Run) -> bool:
 
 
 def concerns_us(switch: Switch) -> bool:
-    """Say whether there is anything to notice for the user who runs this."""
+    """Return whether the switch has an effect for the user that runs this."""
     return not (isinstance(switch, Restriction) and switch.root) or os.geteuid() == 0
 
 
 def main(names: list[str]) -> int:
-    """Flip every switch, or those named; return how many nobody noticed."""
+    """Flip every switch, or the named ones; return how many no test noticed."""
     portfolio = read_portfolio()
     known = {**portfolio.switches, **portfolio.restrictions}
     asked_for = [known[name] for name in names] or list(known.values())
@@ -111,7 +111,7 @@ def main(names: list[str]) -> int:
         print(f"red before anything was flipped: {untouched.problem or ' '.join(untouched.failed)}")
         return 1
     survivors = 0
-    # Each flip waits for processes of its own, so that as many as there are processors go side by side.
+    # Each flip waits for its own processes, so one flip per processor runs at the same time.
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for switch, run in zip(switches, pool.map(partial(flipped, portfolio), switches), strict=True):
             killed = was_noticed(portfolio, switch, run)

@@ -1,10 +1,10 @@
-"""Drop each restriction of the confined classes in a copy, and say whether the proof notices.
+"""Remove each restriction of the confined classes in a copy, and say whether the proof notices.
 
 Usage: python scripts/proof_notices.py [NAME ...]
 
-`tests/portfolio/restrictions.toml` names every restriction. Whoever loses one must not prove both classes any
-more, unless `tests/portfolio/proof/unnoticed.toml` says why nothing at a start can show it. Each copy runs
-`doctor` in process numbers and mounts of its own, below a parent that ignores a signal, as a nohup does.
+`tests/portfolio/restrictions.toml` names every restriction. A copy without one of them must fail to prove at
+least one class, unless `tests/portfolio/proof/unnoticed.toml` says why no check at a start can show it. Each
+copy runs `doctor` in its own pid and mount namespaces, below a parent that ignores a signal, as nohup does.
 """
 
 import os
@@ -16,21 +16,21 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from codegenie.eval.isolation.confinement import visible_paths  # noqa: E402 - beside the next two
-from tests.portfolio.proof.play import notice, unnoticed  # noqa: E402 - no installed package
+from tests.portfolio.proof.play import notice, unnoticed  # noqa: E402 - not an installed package
 from tests.portfolio.table import Restriction, read_portfolio  # noqa: E402 - likewise
 
 OF_PACKAGES = {"packages-are-covered", "landlock-of-packages", "landlock-of-the-zygote"}
 
 
 def concerns_us(restriction: Restriction) -> bool:
-    """Say whether anything hangs on it for the user, and the interpreter, that run this."""
+    """Return whether the restriction has an effect for the user and the interpreter that run this."""
     if restriction.name in OF_PACKAGES and not visible_paths.masked():
         return False
     return not restriction.root or os.geteuid() == 0
 
 
 def main(names: list[str]) -> int:
-    """Play every restriction, or those named; return 1 if the table is not what happens."""
+    """Play every restriction, or the named ones; return 1 if a result differs from the table."""
     known = read_portfolio().restrictions
     asked_for = [known[name] for name in names] or list(known.values())
     played = [each for each in asked_for if concerns_us(each)]

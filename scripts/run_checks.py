@@ -1,9 +1,8 @@
-"""Run every static check, two at a time, and print what each said; fail if one failed.
+"""Run every static check, two at a time, and print the output of each; fail if one failed.
 
     .venv/bin/python -m scripts.run_checks [NAME ...]
 
-All of them together stay under half a minute on two cores, so that they are run often. The longest comes
-first.
+All together take less than half a minute on two cores, so that they are run often. The longest comes first.
 """
 
 import subprocess
@@ -37,7 +36,7 @@ CHECKS: Mapping[str, Sequence[str]] = MappingProxyType(
 
 
 def run(argv: Sequence[str]) -> tuple[int, str]:
-    """Run one check; return its exit status and what it said."""
+    """Run one check; return its exit status and its output."""
     done = subprocess.run(
         argv,
         cwd=ROOT,
@@ -52,7 +51,7 @@ def run(argv: Sequence[str]) -> tuple[int, str]:
 
 
 def run_all(checks: Mapping[str, Sequence[str]]) -> list[str]:
-    """Run the checks and print, in their order, what each said; return those that failed."""
+    """Run the checks and print their outputs in order; return the checks that failed."""
     failed = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         running = {name: pool.submit(run, argv) for name, argv in checks.items()}

@@ -1,9 +1,9 @@
-"""Build the hostile benches of the story, the stale digest included. Twice gives the same bytes.
+"""Build the hostile benches of the story, with the stale digest. A second build gives the same bytes.
 
 Usage: python scripts/seed_adversarial_fixtures.py [BENCH_ROOT]
 
 The digest of `poisoned_case` is taken before its case.toml is edited, as in a pull request that changes a
-case and not its entry. Nobody edits the fixtures by hand: a test builds them anew and compares.
+case and not its entry. Do not edit the fixtures by hand: a test builds them again and compares.
 """
 
 import shutil
@@ -220,14 +220,14 @@ def _build_class(directory: Path, case_ids: list[str]) -> None:
 
 
 def build(bench_root: Path) -> None:
-    """Write both classes below `bench_root`; what lies there under their names is replaced."""
+    """Write both classes below `bench_root`; existing directories of the same names are replaced."""
     adr = "../../../../docs/adr"
     hostile = bench_root / TASK_CLASS
     _build_class(hostile, sorted(QUESTIONS))
     _write(hostile / "rubric.py", RUBRIC)
     _write(hostile / "failure_modes.yaml", SEVEN_CODES)
     _write(hostile / "README.md", README.format(adr=adr))
-    # After its digest was taken: the hard case becomes an easy one, and nobody is told.
+    # After its digest was taken, the hard case becomes an easy one, and its digest is not updated.
     poisoned = hostile / "cases" / POISONED / "case.toml"
     _write(poisoned, poisoned.read_text(encoding="utf-8").replace('"hard"', '"easy"'))
 

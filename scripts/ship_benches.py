@@ -1,4 +1,4 @@
-"""Put the benches of this repository into the wheel, as one archive that no installer looks into.
+"""Put the benches of this repository into the wheel, as one archive that no installer unpacks.
 
 hatchling calls this while it builds. As plain files the benches would not survive an installation: pip
 compiles every `.py` file that it installs, which puts `__pycache__` directories into benches, and a bench
@@ -20,7 +20,7 @@ MODES = {False: 0o100644, True: 0o100755}
 
 
 def files_of(root: Path) -> Iterator[Path]:
-    """Yield every file of the benches in order; what Python left there is no part of them."""
+    """Yield every file of the benches in order, without the compiled files that Python left there."""
     for path in sorted(root.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             yield path
@@ -31,7 +31,7 @@ def write_archive(root: Path, target: Path) -> None:
     with zipfile.ZipFile(target, "w") as archive:
         for path in files_of(root):
             entry = zipfile.ZipInfo(path.relative_to(root).as_posix(), DATE)
-            entry.create_system = 3  # Unix, whatever this machine is: it says how to read the mode
+            entry.create_system = 3  # always Unix: this field says how to read the mode
             entry.external_attr = MODES[bool(path.stat().st_mode & 0o111)] << 16
             archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
 

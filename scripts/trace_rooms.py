@@ -2,10 +2,9 @@
 
 Usage: python -m scripts.trace_rooms [--most N] [--pairs]
 
-A room is a package of `codegenie.eval`, or a module at its top. A hand-off is a call of a function in another
-room than that of the caller; what the harness calls in libraries, and they call back, belongs to the caller.
-Many hand-offs for one case mean that one thought is spread over many rooms. With `--most` the count is
-checked: the exit code is 1 if it is higher.
+A room is a package of `codegenie.eval`, or a module at its top. A hand-off is a call from one room to a
+function in another room. Library code between the two does not count. Many hand-offs for one case mean that
+one thought is spread over many rooms. With `--most` the count is checked: the exit code is 1 if it is higher.
 """
 
 import argparse
@@ -23,7 +22,7 @@ PACKAGE = str(ROOT / "src" / "codegenie" / "eval")
 
 
 def room_of(file: str) -> str | None:
-    """Return the room of a source file; None for what is not of the harness."""
+    """Return the room of a source file; None if it does not belong to the harness."""
     if not file.startswith(PACKAGE):
         return None
     return file[len(PACKAGE) + 1 :].partition("/")[0].removesuffix(".py")
@@ -37,7 +36,7 @@ class Tracer:
         self.files: collections.Counter[tuple[str, str]] = collections.Counter()
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        """Hear of a call."""
+        """Count a call, if it is a hand-off."""
         if event != "call" or room_of(frame.f_code.co_filename) is None:
             return
         caller = frame.f_back

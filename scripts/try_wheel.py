@@ -3,9 +3,9 @@
     .venv/bin/python -m scripts.try_wheel
 
 It is tried on every Python of `scripts.interpreters` that this machine has. Everything after the build
-happens in a directory of its own, with an environment of its own and, if this is started by root, as an
-ordinary user. pip runs with its defaults, so it compiles what it installs. The dependencies are those of
-requirements.txt, with their hashes.
+happens in a new directory, with a new environment and, if root starts this, as an ordinary user. pip runs
+with its defaults, so it compiles what it installs. The dependencies are those of requirements.txt, with their
+hashes.
 """
 
 import os
@@ -40,8 +40,8 @@ async def solve(case):
     return {"files": {"requirements.txt": text.replace("requests==2.31.0", "requests==2.32.2")}}
 """
 WARNING = re.compile(r"\b\w*Warning: ")
-# Root's Pythons may lie in a home that is closed to others. In a mount namespace of its own, the trial sees
-# that installation, at its own path, and nothing else of the home.
+# Root's Pythons may lie in a home directory that is closed to other users. In its own mount namespace the
+# trial sees that installation, at the same path, and nothing else of the home directory.
 OPEN_UP = """\
 set -e
 stage=$1; closed=$2; prefix=$3; shift 3
@@ -59,7 +59,7 @@ class Failed(Exception):  # noqa: N818 - the end of this program, not an error o
 
 @dataclass(frozen=True)
 class NewUser:
-    """Somebody without a checkout: a directory to work in, an environment, and a user to be."""
+    """A new user without a checkout: a working directory, an environment and an account."""
 
     home: Path
     account: pwd.struct_passwd | None
@@ -67,7 +67,7 @@ class NewUser:
     said: list[str] = field(default_factory=list)
 
     def run(self, argv: Sequence[str], *, may_fail: bool = False) -> "subprocess.CompletedProcess[str]":
-        """Run a program in the working directory; fail with what it said if it failed."""
+        """Run a program in the working directory; if it fails, raise Failed with its output."""
         account = None if self.opened else self.account
         done = subprocess.run(
             [*self._with_the_opened(), *argv],
@@ -88,7 +88,7 @@ class NewUser:
         return done
 
     def _with_the_opened(self) -> list[str]:
-        """Return what makes the closed installation visible, as root, and then becomes the user."""
+        """Return the command that shows the closed installation, as root, and then becomes the user."""
         if self.opened is None or self.account is None:
             return []
         become = ["setpriv", f"--reuid={self.account.pw_uid}", f"--regid={self.account.pw_gid}"]
@@ -96,19 +96,19 @@ class NewUser:
         return [*show, *become, "--clear-groups", "--"]
 
     def environment(self) -> dict[str, str]:
-        """Return all that such a user's programs are told; nothing of ours, and no PYTHONPATH."""
+        """Return the whole environment of such a user: no variable of ours, and no PYTHONPATH."""
         return {
             "PATH": f"{self.home}/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "HOME": f"{self.home}/work",
             "TMPDIR": str(self.home / "temporary"),
             "LANG": "C.UTF-8",
             "COLUMNS": str(COLUMNS),
-            # What a coming Python will refuse is shown, and fails the trial.
+            # A warning about what a later Python will refuse is shown, and fails the trial.
             "PYTHONWARNINGS": "default",
         }
 
     def codegenie(self, *arguments: str, says: str, code: int = 0) -> None:
-        """Run one command, and demand its exit code, a text that it prints, and no warning."""
+        """Run one command, and require its exit code, a text that it prints, and no warning."""
         done = self.run(["codegenie", *arguments], may_fail=True)
         said = f"codegenie {' '.join(arguments)}: exit {done.returncode}"
         if done.returncode != code or says not in done.stdout:
@@ -120,7 +120,7 @@ class NewUser:
 
 @contextmanager
 def new_user() -> Iterator[NewUser]:
-    """Make the directories; an ordinary user owns them, also if we are root."""
+    """Make the directories; an ordinary user owns them, even if we are root."""
     account = pwd.getpwnam(ORDINARY_USER) if os.geteuid() == 0 else None
     home = Path(tempfile.mkdtemp(prefix="codegenie-wheel-"))
     try:
@@ -141,7 +141,7 @@ def closed_parent(prefix: str, top: Path = Path("/")) -> str | None:
 
 
 def who_can_run(user: NewUser, found: Interpreter) -> NewUser | None:
-    """Return the user who can start this Python, if need be one who is shown it; None where neither can."""
+    """Return a user that can start this Python, if needed with the installation shown; None if none can."""
     ways = [user]
     closed = closed_parent(found.prefix) if user.account is not None else None
     if closed is not None:
@@ -151,7 +151,7 @@ def who_can_run(user: NewUser, found: Interpreter) -> NewUser | None:
 
 
 def fetch_dependencies(target: Path, version: str) -> None:
-    """Fetch what requirements.txt pins, with the settings that pip has here; the new user has none."""
+    """Download what requirements.txt pins, with the pip settings of this user; the new user has none."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "-qq"]
     locked = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / "requirements.txt")]
     done = subprocess.run(
@@ -175,7 +175,7 @@ def install(user: NewUser, python: str, wheel: Path, packages: Path) -> None:
 
 
 def installed_files(user: NewUser) -> list[Path]:
-    """List the package; using it must not change it."""
+    """List the files of the package; its use must not change them."""
     (package,) = user.home.glob("venv/lib/python*/site-packages/codegenie")
     files = sorted(package.rglob("*"))
     if package / "eval/__pycache__" not in files:
@@ -184,17 +184,17 @@ def installed_files(user: NewUser) -> list[Path]:
 
 
 def write_bench(user: NewUser) -> None:
-    """Write the bench of the reference page and an agent, as somebody would who has only read about them."""
+    """Write the bench of the reference page and an agent, as a reader of the page would."""
     files = {match["path"]: match["text"] for match in FILE.finditer(BENCH_PAGE.read_text(encoding="utf-8"))}
     files = {path: text for path, text in files.items() if f"/{BENCH}/" in path and "digests" not in path}
     for path, text in {**files, "my_agent.py": AGENT}.items():
-        # By the user's own hand, so that the files are its own.
+        # A program of the user writes the files, so that the user owns them.
         writer = "import os, sys; os.makedirs(os.path.dirname(sys.argv[1]) or '.', exist_ok=True)"
         user.run(["python3", "-c", f"{writer}; open(sys.argv[1], 'w').write(sys.argv[2])", path, text])
 
 
 def first_steps(user: NewUser) -> None:
-    """Do what the README says, in a directory that is empty."""
+    """Do what the README says, in an empty directory."""
     user.codegenie("--version", says=f"codegenie, version {declared_version()}\n")
     user.codegenie("eval", "demo", says="Next: codegenie eval run dependency-pin")
     shipped = "dependency-pin  12 cases; minimum bronze 8; shipped with codegenie"
@@ -214,14 +214,14 @@ def first_steps(user: NewUser) -> None:
 
 
 def check_traces(user: NewUser, before: list[Path]) -> None:
-    """Demand that nothing was left below TMPDIR and that the installed package is as it was."""
+    """Require that nothing was left below TMPDIR and that the installed package did not change."""
     left = [path.name for path in (user.home / "temporary").iterdir()]
     if left or installed_files(user) != before:
         raise Failed(f"left behind: {left or 'something in the installed package'}")
 
 
 def try_version(version: str, wheel: Path) -> str | None:
-    """Try the wheel on one version of Python; return what to report, or None where it cannot be had."""
+    """Try the wheel on one version of Python; return what to report, or None if it is not available."""
     with new_user() as somebody:
         for found in find(version, os.environ):
             user = who_can_run(somebody, found)
@@ -246,7 +246,7 @@ def try_version(version: str, wheel: Path) -> str | None:
 
 
 def try_all(wheel: Path) -> list[str]:
-    """Try the wheel on every version there is, two at a time; return the versions that there are not."""
+    """Try the wheel on every version, two at a time; return the versions that are not available."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         tried = {version: pool.submit(try_version, version, wheel) for version in VERSIONS}
         missing = []
@@ -260,7 +260,7 @@ def try_all(wheel: Path) -> list[str]:
 
 
 def main() -> int:
-    """Do all of it; return the exit status."""
+    """Build and try the wheel; return the exit status."""
     try:
         with tempfile.TemporaryDirectory(prefix="codegenie-wheel-") as directory:
             missing = try_all(build(Path(directory)))

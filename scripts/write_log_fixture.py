@@ -1,7 +1,7 @@
-"""Write tests/fixtures/log-v1 anew: a small log that every later version must still read.
+"""Write tests/fixtures/log-v1 again: a small log that every later version must still read.
 
-Run it only while a schema has not been released. After that the fixture stays as it is, and a new schema gets
-a directory of its own beside it.
+Run it only before a schema is released. After that the fixture stays as it is, and a new schema gets its own
+directory beside it.
 """
 
 import asyncio
