@@ -37,7 +37,7 @@ def foreign_encoding(text: str) -> str | None:
 
 
 def check_reviewable(path: str, content: bytes) -> None:
-    """Refuse a file of a rubric in which Python finds other code than whoever reads it.
+    """Refuse a file of a rubric in which Python finds other code than a reviewer sees.
 
     In UTF-7 a comment can hold a line end, and behind it code that only Python sees.
     """
