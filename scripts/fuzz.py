@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from tests.corpus_readers import CORPUS, READERS, Reader, corpus_files, faults
+from tests.support.corpus import CORPUS, READERS, Reader, corpus_files, faults
 
 # Generous: it catches a reader that never ends, or whose time grows with the square of its input.
 SLOW_SECONDS = 20.0

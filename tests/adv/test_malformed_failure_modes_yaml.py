@@ -10,7 +10,7 @@ import pytest
 
 from codegenie.eval.runner import Runner
 from tests.adv.conftest import NullSUT, adversarial_bench_root
-from tests.stub_bench import replaced
+from tests.support.stub_benches import replaced
 
 SIBLING = "adversarial-task-class-malformed-yaml"
 

@@ -10,7 +10,7 @@ import pytest
 
 from codegenie.eval.runner import Runner
 from tests.adv.conftest import NullSUT, adversarial_bench_root, assert_block_severity
-from tests.bench_builder import canonical_score
+from tests.support.benches import canonical_score
 
 EXPECTED = {
     "banned_breakdown_key": "rubric.unknown_breakdown_key",

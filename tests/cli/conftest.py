@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench_builder import TASK_CLASS
-from tests.command_line import call, eval_argv
-from tests.evidence_desk import Desk, copied, furnish
-from tests.proved_once import set_up_and_proved_once
+from tests.support.benches import TASK_CLASS
+from tests.support.commands import call, eval_argv
+from tests.support.proved_once import set_up_and_proved_once
+from tests.support.working_directory import Desk, copied, furnish
 
 
 @pytest.fixture(autouse=True)

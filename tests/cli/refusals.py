@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.stub_bench import NAME, Edit
+from tests.support.stub_benches import NAME, Edit
 
 RUN = ("eval", "run", NAME, "--sut", "null", "--quiet", "--bench-root", "bench")
 

@@ -18,9 +18,9 @@ from codegenie.eval.log.bundle import opened_log
 from codegenie.eval.log.chain import Link
 from codegenie.eval.log.reading import verify_log
 from codegenie.eval.system.clock import SystemClock
-from tests.bench_builder import TASK_CLASS
-from tests.evidence_desk import UNITS, Desk, copied
-from tests.log_workshop import record_files
+from tests.support.benches import TASK_CLASS
+from tests.support.logs import record_files
+from tests.support.working_directory import UNITS, Desk, copied
 
 
 @pytest.fixture

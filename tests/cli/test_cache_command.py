@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence_desk import UNITS, Desk
-from tests.log_workshop import read_records, record_files, write_log
+from tests.support.logs import read_records, record_files, write_log
+from tests.support.working_directory import UNITS, Desk
 
 
 def test_pruning_removes_outcomes_by_age_and_the_next_run_measures_again(desk: Desk) -> None:

@@ -13,8 +13,8 @@ from codegenie import __version__
 from codegenie.eval import cli
 from codegenie.eval.cli import list_command, run_command_line
 from codegenie.eval.errors import BenchCaseLoadError
-from tests.command_line import call
-from tests.stub_bench import NAME, copy_stub
+from tests.support.commands import call
+from tests.support.stub_benches import NAME, copy_stub
 
 Capture = pytest.CaptureFixture[str]
 COMMAND = (sys.executable, "-m", "codegenie")

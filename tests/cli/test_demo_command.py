@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.command_line import call, environment, eval_argv
-from tests.evidence_desk import Said
+from tests.support.commands import call, environment, eval_argv
+from tests.support.working_directory import Said
 
 
 def demonstrated(directory: Path, *form: str) -> Said:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from codegenie.eval.models import IsolationClass
-from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
-from tests.command_line import answered, call, eval_argv
-from tests.evidence_desk import UNITS, Desk
-from tests.log_workshop import forge, probes, read_records, reckon, record_files, write_log
+from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, write_bench
+from tests.support.commands import answered, call, eval_argv
+from tests.support.logs import forge, probes, read_records, reckon, record_files, write_log
+from tests.support.working_directory import UNITS, Desk
 
 HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -410,7 +410,11 @@ def test_no_file_and_no_variable_makes_the_walls_of_a_rescoring_weaker(
 
 
 def test_a_weaker_class_for_a_rescoring_has_to_be_named_by_a_flag(desk: Desk) -> None:
-    denied = [sys.executable, str(Path(__file__).parents[1] / "without_namespaces.py"), "--nor-landlock"]
+    denied = [
+        sys.executable,
+        str(Path(__file__).parents[1] / "support" / "without_namespaces.py"),
+        "--nor-landlock",
+    ]
     refused = call([*denied, *eval_argv("verify", "--rescore", "--json")], desk.directory)
     again = eval_argv("verify", "--rescore", "--isolation", "subprocess", "--json")
     accepted = call([*denied, *again], desk.directory)

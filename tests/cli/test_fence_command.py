@@ -10,9 +10,9 @@ import pytest
 
 from codegenie.eval.cli import run_command_line
 from codegenie.eval.fence import RULES
-from tests.bench_builder import CaseFiles, write_bench
-from tests.command_line import answered, call, environment, eval_argv
-from tests.stub_bench import CASE, NAME, appended, copy_stub, digested, replaced, written
+from tests.support.benches import CaseFiles, write_bench
+from tests.support.commands import answered, call, environment, eval_argv
+from tests.support.stub_benches import CASE, NAME, appended, copy_stub, digested, replaced, written
 
 Capture = pytest.CaptureFixture[str]
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bench"

@@ -12,11 +12,11 @@ import pytest
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.models import RunOptions
 from codegenie.eval.runner import Runner
-from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
-from tests.command_line import environment, eval_argv
-from tests.evidence_desk import POLICY, UNITS, Desk, Said
 from tests.hostile.workshop import ShiftedClock
-from tests.log_workshop import forge, record_files, record_run, wait_for_head
+from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
+from tests.support.commands import environment, eval_argv
+from tests.support.logs import forge, record_files, record_run, wait_for_head
+from tests.support.working_directory import POLICY, UNITS, Desk, Said
 
 RIGHT = "python:agents:right"
 

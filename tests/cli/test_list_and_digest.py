@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from codegenie.eval.cli import run_command_line
-from tests.stub_bench import CASE, CASES, NAME, appended, case_of, copy_stub, in_place_of, removed
+from tests.support.stub_benches import CASE, CASES, NAME, appended, case_of, copy_stub, in_place_of, removed
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).resolve().parents[2]

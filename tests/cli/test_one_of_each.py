@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.wording import counted
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import call, eval_argv
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import call, eval_argv
 
 PLURAL = re.compile(r"(?<![\w.#-])1 (?:[A-Za-z-]+ ){0,2}?[A-Za-z-]*[a-rt-z]s\b(?! (?:passed|scored))")
 AGENT = "def wrong(case):\n    return {}\n\n\ndef broken(case):\n    raise ValueError\n"

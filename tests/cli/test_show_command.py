@@ -8,9 +8,9 @@ import pytest
 from codegenie.eval.log.artifacts import ArtifactStore
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.suts.identity import identity_digest
-from tests.bench_builder import TASK_CLASS
-from tests.evidence_desk import STEERING_CHARACTERS, UNITS, Desk
-from tests.log_workshop import forge
+from tests.support.benches import TASK_CLASS
+from tests.support.logs import forge
+from tests.support.working_directory import STEERING_CHARACTERS, UNITS, Desk
 
 RUDE_RUBRIC = r"""
 import json, sys

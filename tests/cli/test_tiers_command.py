@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from codegenie.eval.gate.policy import FIRST_POLICY
-from tests.command_line import answered, call, eval_argv
-from tests.evidence_desk import Desk
+from tests.support.commands import answered, call, eval_argv
+from tests.support.working_directory import Desk
 
 
 def test_a_first_policy_is_written_shown_and_enough_for_a_verdict(fresh_desk: Desk) -> None:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from codegenie.eval.evidence import UNRETURNED, UNRETURNED_WORDS
-from tests.bench_builder import TASK_CLASS
-from tests.evidence_desk import Desk, Said
+from tests.support.benches import TASK_CLASS
+from tests.support.working_directory import Desk, Said
 
 HEAD = "import os, sys\nfrom pathlib import Path\n\n\ndef solve(case):\n    here = Path(case.input_dir)\n"
 EDIT = "(here / 'question.txt').write_text('what?')\n"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
-from tests.command_line import environment, eval_argv
-from tests.evidence_desk import UNITS, Desk, Said
-from tests.log_workshop import forge, record_files, wait_for_head
+from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
+from tests.support.commands import environment, eval_argv
+from tests.support.logs import forge, record_files, wait_for_head
+from tests.support.working_directory import UNITS, Desk, Said
 
 WHOLE = ("right", "--sut-version", "1")
 

@@ -14,8 +14,8 @@ import pytest
 from codegenie.eval.cli import run_command_line
 from tests.cli import wrong_cases, wrong_flags, wrong_python_files, wrong_trees, wrong_yaml_files
 from tests.cli.refusals import RUN, Refusal
-from tests.sampling import sampled
-from tests.stub_bench import CASES, Edit, copy_stub
+from tests.support.sampling import sampled
+from tests.support.stub_benches import CASES, Edit, copy_stub
 
 TABLE = [
     *wrong_python_files.REGISTRATIONS,

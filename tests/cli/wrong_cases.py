@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from tests.cli.refusals import Refusal, bad_case
-from tests.stub_bench import CASE, Edit, appended, digested, in_place_of, removed, written
+from tests.support.stub_benches import CASE, Edit, appended, digested, in_place_of, removed, written
 
 TOML = f"cases/{CASE}/case.toml"
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from tests.cli.refusals import RUN, Refusal, wrong_flags
-from tests.stub_bench import NAME, Edit, in_turn, link, removed, sparse
+from tests.support.stub_benches import NAME, Edit, in_turn, link, removed, sparse
 
 SETTINGS = "SettingsInvalid"
 NOT_FOUND = "TaskClassNotFound"

@@ -3,7 +3,7 @@
 import os
 
 from tests.cli.refusals import Refusal, bench_invalid
-from tests.stub_bench import Edit, appended, in_place_of, prepended, removed, written
+from tests.support.stub_benches import Edit, appended, in_place_of, prepended, removed, written
 
 REGISTRATION = "registration.py"
 KEYS = "breakdown_keys.py"

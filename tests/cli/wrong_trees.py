@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 from tests.cli.refusals import Refusal, bad_case, bench_invalid
-from tests.stub_bench import (
+from tests.support.stub_benches import (
     CASE,
     Edit,
     case_of,

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tests.cli.refusals import Refusal, bench_invalid
-from tests.stub_bench import (
+from tests.support.stub_benches import (
     CASE,
     CASES,
     Edit,

@@ -12,8 +12,8 @@ from typing import get_args
 import pytest
 
 from codegenie.eval.models import IsolationClass
-from tests.bench_builder import TASK_CLASS, run_bench, write_bench
-from tests.command_line import call, environment, eval_argv
+from tests.support.benches import TASK_CLASS, run_bench, write_bench
+from tests.support.commands import call, environment, eval_argv
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIRE = (DOCS / "reference" / "rubric-wire.md").read_text(encoding="utf-8")

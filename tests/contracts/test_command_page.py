@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from codegenie.eval.verification import Difference
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import call, eval_argv
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import call, eval_argv
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")

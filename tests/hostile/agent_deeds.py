@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.ports import SutCase, SystemUnderTest
-from tests.bench_builder import HONEST_RUBRIC, right_answer
 from tests.hostile.workshop import HONEST, HOSTILE, judged, run_cases
 from tests.portfolio.stage import Outcome
+from tests.support.benches import HONEST_RUBRIC, right_answer
 
 Deed = Any  # what an agent does on the hostile case: a function of the case, or of nothing that is typed
 

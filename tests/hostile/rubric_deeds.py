@@ -8,9 +8,9 @@ import signal
 import time
 from pathlib import Path
 
-from tests.bench_builder import CaseFiles
 from tests.hostile.workshop import HONEST, HOSTILE, judged, rubric_that, run_hostile, written
 from tests.portfolio.stage import Outcome
+from tests.support.benches import CaseFiles
 
 PERFECT = f"""\
 import os, signal, time

@@ -14,10 +14,10 @@ from codegenie.eval.errors import EvalError
 from codegenie.eval.models import BenchRunReport, RunOptions
 from codegenie.eval.ports import SutCase, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner
-from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, CaseFiles, write_bench
-from tests.command_line import call, environment, eval_argv
 from tests.portfolio.stage import Outcome
-from tests.stub_bench import Edit, in_turn
+from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, CaseFiles, write_bench
+from tests.support.commands import call, environment, eval_argv
+from tests.support.stub_benches import Edit, in_turn
 
 SECRET = b"k3y-0f-s0meb0dy-else"
 

@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from codegenie.eval.errors import IsolationUnavailable
-from tests.bench_builder import canonical_score
 from tests.hostile.workshop import HONEST
 from tests.portfolio.confined.census import all_gone, descendants
 from tests.portfolio.confined.ground import CONFINED, Ground, Plan, Played, set_the_ground
 from tests.portfolio.confined.rows import STOPPED, SUCCEEDS, WAYS, Row, Way, read_rows
-from tests.sampling import one_machine, sampled
+from tests.support.benches import canonical_score
+from tests.support.sampling import one_machine, sampled
 
 ROWS = read_rows()
 PATIENCE_SECONDS = 30.0  # some milliseconds are enough where the machine has time

@@ -9,8 +9,8 @@ import pytest
 from tests.portfolio.stage import ATTACKS, TWINS, Outcome, set_the_stage
 from tests.portfolio.switching import play_without_defense
 from tests.portfolio.table import DRIVER, Scenario, read_portfolio
-from tests.proved_once import set_up_and_proved_once
-from tests.sampling import one_machine
+from tests.support.proved_once import set_up_and_proved_once
+from tests.support.sampling import one_machine
 
 PORTFOLIO = read_portfolio()
 SCENARIOS = [scenario for scenario in PORTFOLIO.scenarios.values() if scenario.driver == DRIVER]

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench_builder import CaseFiles
+from tests.support.benches import CaseFiles
 
 ORACLE = ""
 

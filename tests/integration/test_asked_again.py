@@ -16,10 +16,10 @@ import pytest
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.stopping import Stop
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import asked, call, environment, eval_argv
-from tests.log_workshop import journaled, read_records, record_run, stopped_run, verified
-from tests.store_workshop import Bench, NotingSut
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import asked, call, environment, eval_argv
+from tests.support.logs import journaled, read_records, record_run, stopped_run, verified
+from tests.support.stores import Bench, NotingSut
 
 CASES = [f"case-{number:02d}" for number in range(4)]
 

@@ -18,9 +18,9 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.system import compiling
 from codegenie.eval.system.child_files import read_head, stream_file
 from codegenie.eval.system.compiling import SourceProblem, source_problems
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import call
 from tests.integration.forked import load_program, run_program
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import call
 
 SLOW = b"x = f'" + b"{a}" * 300_000 + b"'\n"
 """Keeps the compiler busy for more than a minute."""

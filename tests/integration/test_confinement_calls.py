@@ -13,8 +13,8 @@ import pytest
 
 from codegenie.eval.isolation.confinement.syscall_numbers import numbers
 from codegenie.eval.models import IsolationClass, Spawn
-from tests.call_table import REFUSED, WELL_KNOWN
-from tests.confinement_workshop import each_class, each_way, run_all, run_confined
+from tests.support.confinement import each_class, each_way, run_all, run_confined
+from tests.support.system_calls import REFUSED, WELL_KNOWN
 
 MACHINE = platform.machine()
 NUMBERS = numbers(WELL_KNOWN, MACHINE)

@@ -13,7 +13,7 @@ from codegenie.eval.isolation.confinement import visible_paths
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.system.supervisor import real_interpreter
-from tests.confinement_workshop import (
+from tests.support.confinement import (
     a_launcher,
     attempts,
     each_way,

@@ -21,7 +21,7 @@ from codegenie.eval.isolation.confinement.syscall_numbers import (
     OURS,
     numbers,
 )
-from tests.call_table import REFUSED, WELL_KNOWN
+from tests.support.system_calls import REFUSED, WELL_KNOWN
 
 MACHINES = ("x86_64", "aarch64")
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

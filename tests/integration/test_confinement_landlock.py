@@ -12,7 +12,7 @@ from codegenie.eval.errors import IsolationUnavailable
 from codegenie.eval.isolation.confinement import visible_paths
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.system.supervisor import real_interpreter
-from tests.confinement_workshop import (
+from tests.support.confinement import (
     ATTEMPTS,
     a_launcher,
     attempts,

@@ -20,7 +20,9 @@ import pytest
 from codegenie.eval.isolation import launchers
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
-from tests.confinement_workshop import (
+from tests.portfolio.stage import unmeasured
+from tests.portfolio.table import ROOT
+from tests.support.confinement import (
     a_launcher,
     children_of,
     each_class,
@@ -35,8 +37,6 @@ from tests.confinement_workshop import (
     use_edited_guardian,
     waiting_copy,
 )
-from tests.portfolio.stage import unmeasured
-from tests.portfolio.table import ROOT
 
 VICTIMS = ("harness", "guardian", "zygote", "copy")
 
@@ -74,7 +74,7 @@ def a_running_harness(
     place = directory / "run"
     place.mkdir()
     process = subprocess.Popen(
-        [*prefix, sys.executable, "-m", "tests.confined_harness", isolation_class, spawn, str(place)],
+        [*prefix, sys.executable, "-m", "tests.support.confined_harness", isolation_class, spawn, str(place)],
         cwd=ROOT,
         env=unmeasured() | ({} if package is None else {"PYTHONPATH": str(package)}),
         stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ import pytest
 from codegenie.eval.isolation.memory_share import memory_share
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
-from tests.confinement_workshop import a_launcher, each_way, run_by, run_confined
+from tests.support.confinement import a_launcher, each_way, run_by, run_confined
 
 LARGE = """\
 import errno, os

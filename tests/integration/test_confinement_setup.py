@@ -12,7 +12,7 @@ from codegenie.eval.errors import HarnessFailure, IsolationUnavailable, NotMeasu
 from codegenie.eval.isolation import zygote_client
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
-from tests.confinement_workshop import (
+from tests.support.confinement import (
     CONFINED,
     SPAWNS,
     a_launcher,

@@ -13,7 +13,8 @@ import pytest
 from codegenie.eval.isolation.confinement.namespaces import HOST_NAME, KINDS, USER
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
-from tests.confinement_workshop import (
+from tests.portfolio.stage import unmeasured
+from tests.support.confinement import (
     PATIENCE_SECONDS,
     a_launcher,
     each_class,
@@ -25,7 +26,6 @@ from tests.confinement_workshop import (
     status,
     waiting_copy,
 )
-from tests.portfolio.stage import unmeasured
 
 AS_ROOT = os.geteuid() == 0
 CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")

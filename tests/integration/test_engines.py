@@ -11,8 +11,8 @@ from codegenie.eval.engines.local import LocalEngine
 from codegenie.eval.evidence import TrialEvidence, WorkItem
 from codegenie.eval.ports import MakeEngine, Measure
 from codegenie.eval.runner import Runner
-from tests.bench_builder import ECHO_RUBRIC, write_bench
-from tests.log_workshop import VERDICTS, StopAfter, read_records, record_run, verified
+from tests.support.benches import ECHO_RUBRIC, write_bench
+from tests.support.logs import VERDICTS, StopAfter, read_records, record_run, verified
 
 CASES = [*VERDICTS, "unknown"]
 

@@ -18,7 +18,7 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass
 from codegenie.eval.system.supervisor import Keeper, ProcessEnd, ProcessRequest, real_interpreter
 from codegenie.eval.system.supervisor_pool import start_program
-from tests.confinement_workshop import (
+from tests.support.confinement import (
     a_launcher,
     each_class,
     look_at,
@@ -27,8 +27,8 @@ from tests.confinement_workshop import (
     run_confined,
     use_edited_guardian,
 )
-from tests.ordinary_user import run_as_ordinary_user
-from tests.sampling import one_machine
+from tests.support.ordinary_user import run_as_ordinary_user
+from tests.support.sampling import one_machine
 
 # They count the processes of a user.
 pytestmark = one_machine
@@ -40,7 +40,9 @@ ENOUGH = 130
 
 def crowded(tasks: int, isolation: str, *cases: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as room:
-        done = run_as_ordinary_user("tests.crowded_user", Path(room), tasks, isolation, "zygote", *cases)
+        done = run_as_ordinary_user(
+            "tests.support.crowded_user", Path(room), tasks, isolation, "zygote", *cases
+        )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

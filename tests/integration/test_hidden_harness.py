@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.isolation import hiding
-from tests.bench_builder import write_bench
-from tests.command_line import call, environment, run_argv
+from tests.support.benches import write_bench
+from tests.support.commands import call, environment, run_argv
 
 # Without any capability, as the program of an ordinary user, also where we are root. It can always open
 # itself: that is the control.

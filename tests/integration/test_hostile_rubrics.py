@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.models import BenchRunReport
-from tests.bench_builder import canonical_score, outcome, run_bench, write_bench
 from tests.integration import rubric_attacks as attacks
+from tests.support.benches import canonical_score, outcome, run_bench, write_bench
 
 MALFORMED = "rubric.malformed_output"
 Attack = tuple[Callable[[], None], str | None, str | None]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import answered, call, eval_argv
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import answered, call, eval_argv
 
 ODDLY = """
 import os, signal, sys

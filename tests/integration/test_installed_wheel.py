@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import answered
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import answered
 
 ROOT = Path(__file__).resolve().parents[2]
 

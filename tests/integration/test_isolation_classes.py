@@ -14,12 +14,12 @@ from codegenie.eval.isolation.machine import this_machine
 from codegenie.eval.isolation.proof import strongest_proved
 from codegenie.eval.isolation_proof import IsolationProof
 from codegenie.eval.models import Spawn
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import answered, call, eval_argv
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import answered, call, eval_argv
 
 RUN = eval_argv("run", TASK_CLASS, "--sut", "null", "--quiet", "--json")
 BY_NAME = ["--isolation", "subprocess"]
-WITHOUT_NAMESPACES = [sys.executable, str(Path(__file__).parents[1] / "without_namespaces.py")]
+WITHOUT_NAMESPACES = [sys.executable, str(Path(__file__).parents[1] / "support" / "without_namespaces.py")]
 
 
 def proof_of(asked_for: str, spawn: Spawn, directory: Path) -> IsolationProof:

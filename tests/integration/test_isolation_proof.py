@@ -18,7 +18,7 @@ from codegenie.eval.isolation_proof import CONTROLLED_PROBES, OPEN_PROBES, REQUI
 from codegenie.eval.models import IsolationClass
 from codegenie.eval.system.child_files import stream_file
 from codegenie.eval.system.supervisor import ProcessEnd
-from tests.proof_workshop import (
+from tests.support.proofs import (
     CALL_PROBE,
     CALLS_PROGRAM,
     CLASSES,
@@ -36,7 +36,7 @@ from tests.proof_workshop import (
     without_file,
     without_listener,
 )
-from tests.sampling import sampled
+from tests.support.sampling import sampled
 
 REQUIRED = [
     (isolation_class, name)

@@ -14,10 +14,10 @@ from codegenie.eval.errors import ChainTamperDetected, HarnessFailure
 from codegenie.eval.log.disk import HEAD
 from codegenie.eval.log.journal import dead_journals
 from codegenie.eval.log.records import start_digest
-from tests.bench_builder import ECHO_RUBRIC, write_bench
-from tests.dead_run import ANEW, CASES, RESUMED, Place, measured, not_resumed
-from tests.log_workshop import VERDICTS, read_records, record_files, record_run, stopped_run, verified
-from tests.store_workshop import NotingSut
+from tests.support.benches import ECHO_RUBRIC, write_bench
+from tests.support.dead_runs import ANEW, CASES, RESUMED, Place, measured, not_resumed
+from tests.support.logs import VERDICTS, read_records, record_files, record_run, stopped_run, verified
+from tests.support.stores import NotingSut
 
 
 @pytest.fixture

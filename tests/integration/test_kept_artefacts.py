@@ -15,9 +15,9 @@ from codegenie.eval.log import artifacts
 from codegenie.eval.log.artifacts import ArtifactStore, RunArtifacts
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.sanitising import REDACTED
-from tests.bench_builder import ECHO_RUBRIC, HONEST_RUBRIC, write_bench
-from tests.log_workshop import read_records, verified
-from tests.store_workshop import Bench, NotingSut
+from tests.support.benches import ECHO_RUBRIC, HONEST_RUBRIC, write_bench
+from tests.support.logs import read_records, verified
+from tests.support.stores import Bench, NotingSut
 
 TALKING_RUBRIC = """\
 import json, sys

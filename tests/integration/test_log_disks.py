@@ -13,9 +13,9 @@ from codegenie.eval.log.chain import MOST_RECORDS, Link, record_hash, record_nam
 from codegenie.eval.log.disk import HEAD, AuditLog
 from codegenie.eval.log.records import ExamFinished
 from codegenie.eval.system.clock import SystemClock
-from tests.bench_builder import TASK_CLASS, right_answer, write_bench
-from tests.command_line import answered, asked, call, eval_argv, in_private_mounts, run_argv, write_agent
-from tests.log_workshop import read_records, record_files, record_run, verified
+from tests.support.benches import TASK_CLASS, right_answer, write_bench
+from tests.support.commands import answered, asked, call, eval_argv, in_private_mounts, run_argv, write_agent
+from tests.support.logs import read_records, record_files, record_run, verified
 
 EXAM = ExamFinished(task_class=TASK_CLASS, case_set_digest="0" * 64, rubric_digest="1" * 64, passed=True)
 

@@ -20,9 +20,9 @@ from codegenie.eval.log.disk import HEAD, AuditLog
 from codegenie.eval.log.records import ExamFinished
 from codegenie.eval.runner import Runner
 from codegenie.eval.system.clock import SystemClock
-from tests.bench_builder import TASK_CLASS, right_answer, write_bench
-from tests.command_line import asked, call, environment, eval_argv, run_argv, write_agent
-from tests.log_workshop import read_records, record_files, record_run, verified
+from tests.support.benches import TASK_CLASS, right_answer, write_bench
+from tests.support.commands import asked, call, environment, eval_argv, run_argv, write_agent
+from tests.support.logs import read_records, record_files, record_run, verified
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 EXAM = ExamFinished(task_class=TASK_CLASS, case_set_digest="0" * 64, rubric_digest="1" * 64, passed=True)

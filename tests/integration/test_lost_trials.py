@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dead_run import ANEW, RESUMED, Place, measured, not_resumed
-from tests.log_workshop import read_records, stopped_run, verified
+from tests.support.dead_runs import ANEW, RESUMED, Place, measured, not_resumed
+from tests.support.logs import read_records, stopped_run, verified
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 from codegenie.eval.errors import IsolationNotProved
 from codegenie.eval.isolation.canaries import Canaries, planted
 from codegenie.eval.models import IsolationClass
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import answered, call, eval_argv
-from tests.proof_workshop import CALLS, CLASSES, Saying, proved_with
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import answered, call, eval_argv
+from tests.support.proofs import CALLS, CLASSES, Saying, proved_with
 
 RUN = eval_argv("run", TASK_CLASS, "--sut", "null", "--quiet", "--json")
 # Who is not root gains the rights that these need in a user namespace, and stays who it is.

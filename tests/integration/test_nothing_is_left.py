@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.bench_builder import write_bench
 from tests.integration.command import keepers_for, wait_until, working_below
+from tests.support.benches import write_bench
 
 FAILURES = 500
 HARNESS = """\
@@ -25,7 +25,7 @@ import gc, json, os, sys, threading
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from codegenie.eval.suts.builtin import NullSut
-from tests.bench_builder import run_bench
+from tests.support.benches import run_bench
 
 def facts():
     gc.collect()

@@ -13,10 +13,10 @@ from codegenie.eval.canonical import canonical_json
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
 from codegenie.eval.store.outcomes import Miss, OutcomeStore, Place
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import environment
-from tests.log_workshop import StopAfter, record_run, verified
-from tests.store_workshop import Bench, FlakySut, memory_of
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import environment
+from tests.support.logs import StopAfter, record_run, verified
+from tests.support.stores import Bench, FlakySut, memory_of
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.models import SutIdentity
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import asked, call, run_argv, write_agent
-from tests.log_workshop import read_records, record_run, stopped_run, verified
-from tests.store_workshop import Bench, FlakySut, NotingSut, memory_of
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import asked, call, run_argv, write_agent
+from tests.support.logs import read_records, record_run, stopped_run, verified
+from tests.support.stores import Bench, FlakySut, NotingSut, memory_of
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from codegenie.eval.suts.builtin import NullSut, OracleSut
 from codegenie.eval.suts.python import PythonSut
 from codegenie.eval.suts.result_reader import read_result
 from codegenie.eval.suts.spec import SutRequest, open_sut
-from tests.bench_builder import TASK_CLASS, CaseFiles, run_bench, write_bench
+from tests.support.benches import TASK_CLASS, CaseFiles, run_bench, write_bench
 
 CASES = [
     CaseFiles("recorded", files={"solution/harness_output.json": '{"answer": "it is recorded"}'}),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench_builder import ECHO_RUBRIC, write_bench
-from tests.command_line import call, eval_argv, run_argv, write_agent
-from tests.log_workshop import VERDICTS, stopped_run
+from tests.support.benches import ECHO_RUBRIC, write_bench
+from tests.support.commands import call, eval_argv, run_argv, write_agent
+from tests.support.logs import VERDICTS, stopped_run
 
 WITH_UMASK = ["sh", "-c", 'umask "$1"; shift; exec "$@"', "sh"]
 

@@ -29,9 +29,9 @@ from codegenie.eval.models import BenchCase, RunOptions, RunPlan
 from codegenie.eval.planning import case_set_digest
 from codegenie.eval.runner import Runner
 from codegenie.eval.system.clock import SystemClock
-from tests.bench_builder import TASK_CLASS, right_answer, write_bench
-from tests.command_line import answered, call, environment, eval_argv, run_argv, write_agent
-from tests.log_workshop import forge, read_records, record_files, record_run, verified
+from tests.support.benches import TASK_CLASS, right_answer, write_bench
+from tests.support.commands import answered, call, environment, eval_argv, run_argv, write_agent
+from tests.support.logs import forge, read_records, record_files, record_run, verified
 
 
 class Agent:

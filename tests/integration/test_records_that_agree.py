@@ -17,9 +17,9 @@ from codegenie.eval.runner import Runner
 from codegenie.eval.suts.builtin import NullSut
 from codegenie.eval.suts.identity import boundary_problem
 from codegenie.eval.suts.spec import SutRequest, open_sut
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import environment, eval_argv
-from tests.log_workshop import forge, read_records, record_run, stopped_run, verified
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import environment, eval_argv
+from tests.support.logs import forge, read_records, record_run, stopped_run, verified
 
 
 @pytest.mark.parametrize(

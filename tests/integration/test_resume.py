@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from codegenie.eval.canonical import canonical_json
-from tests.bench_builder import write_bench
-from tests.command_line import answered, asked, call, environment, eval_argv, run_argv, write_agent
-from tests.log_workshop import Journaled, journaled, read_records, verified
+from tests.support.benches import write_bench
+from tests.support.commands import answered, asked, call, environment, eval_argv, run_argv, write_agent
+from tests.support.logs import Journaled, journaled, read_records, verified
 
 CASES = [f"case-{number:02d}" for number in range(12)]
 KILLS = 25

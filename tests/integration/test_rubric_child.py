@@ -10,7 +10,7 @@ import pytest
 
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.system.supervisor import real_interpreter
-from tests.bench_builder import CaseFiles, outcome, run_bench, write_bench
+from tests.support.benches import CaseFiles, outcome, run_bench, write_bench
 
 PERFECT = 'print(\'{"passed": true, "score": 1, "breakdown": {}, "failure_modes": []}\')\n'
 

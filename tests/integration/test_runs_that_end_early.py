@@ -18,7 +18,7 @@ from codegenie.eval.ports import SutCase, SutResult, SystemUnderTest
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
 from codegenie.eval.suts.python import PythonSut
-from tests.bench_builder import (
+from tests.support.benches import (
     TASK_CLASS,
     CaseFiles,
     canonical_score,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
 from tests.integration.command import keepers_for, start, wait_until, working_below
+from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
 
 FINISHED, REST = "a-finished", ("b-under-way", "c-under-way", "d-never", "e-never")
 

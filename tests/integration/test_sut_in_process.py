@@ -18,7 +18,7 @@ import pytest
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutResult, SystemUnderTest
 from codegenie.eval.suts.in_process import InProcessSut
-from tests.bench_builder import CaseFiles, canonical_score, outcome, right_answer, run_bench, write_bench
+from tests.support.benches import CaseFiles, canonical_score, outcome, right_answer, run_bench, write_bench
 
 ODD, HONEST = "m-odd", ("a-first", "z-last")
 ANSWER = {"answer": f"it is {ODD}"}
@@ -373,7 +373,7 @@ def test_the_report_says_that_the_sut_ran_in_our_process(root: Path) -> None:
     report = run_bench(root, only=HONEST)
 
     assert report.sut_boundary == "in-process"
-    assert report.sut.spec == "in-process:tests.bench_builder.right_answer"
+    assert report.sut.spec == "in-process:tests.support.benches.right_answer"
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_threads_that_were_left_behind_are_neither_waited_for_nor_heard_of(root:
         import sys, threading, time
         sys.path.insert(0, {str(Path(__file__).parents[2])!r})
         from pathlib import Path
-        from tests.bench_builder import run_bench
+        from tests.support.benches import run_bench
         report = run_bench(Path({str(root)!r}), lambda case: {deed}, timeout_seconds=0.2)
         time.sleep(1)
         print(report.sut_fault_count)

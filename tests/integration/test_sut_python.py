@@ -17,7 +17,7 @@ from codegenie.eval.models import BenchRunReport
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
 from codegenie.eval.suts.python import PythonSut
-from tests.bench_builder import (
+from tests.support.benches import (
     HONEST_RUBRIC,
     TASK_CLASS,
     CaseFiles,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.cli import run_command_line
-from tests.bench_builder import TASK_CLASS, write_bench
 from tests.integration.command import PROGRAM, run
-from tests.terminal_watch import HOSTILE, OWN_SEQUENCE, STEERING, on_a_terminal
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.terminal import HOSTILE, OWN_SEQUENCE, STEERING, on_a_terminal
 
 RUBRIC = f"""\
 import json, sys

@@ -19,9 +19,9 @@ from codegenie.eval.runner import Runner
 from codegenie.eval.system.scheduling import Deadline, Processors, TimeShare, time_share
 from codegenie.eval.system.supervisor import Keeper, ProcessRequest, real_interpreter
 from codegenie.eval.system.supervisor_pool import start_program
-from tests.bench_builder import TASK_CLASS, CaseFiles, right_answer, write_bench
-from tests.busy_machine import busy_machine, one_processor
-from tests.confinement_workshop import (
+from tests.support.benches import TASK_CLASS, CaseFiles, right_answer, write_bench
+from tests.support.busy_machine import busy_machine, one_processor
+from tests.support.confinement import (
     Ran,
     a_launcher,
     each_class,
@@ -31,7 +31,7 @@ from tests.confinement_workshop import (
     run_confined,
     waiting_copy,
 )
-from tests.sampling import one_machine
+from tests.support.sampling import one_machine
 
 # Each takes a whole processor, and two of them would take the same one.
 pytestmark = one_machine

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scripts import fuzz
-from tests.corpus_readers import CORPUS, READERS, Reader, corpus_files, faults
+from tests.support.corpus import CORPUS, READERS, Reader, corpus_files, faults
 
 ROOMS = ("json", "log", "python", "rubric_output", "toml", "yaml")
 ENOUGH = 8

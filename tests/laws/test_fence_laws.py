@@ -19,7 +19,7 @@ from codegenie.eval.fence.text_rules import inspect_text
 from tests.cli import wrong_cases, wrong_python_files, wrong_trees, wrong_yaml_files
 from tests.cli.refusals import Refusal
 from tests.laws.near_misses import Changes, changes, edited, examples, near_yaml
-from tests.stub_bench import CASE, FIXTURE, NAME, Edit, copy_stub, write_manifest
+from tests.support.stub_benches import CASE, FIXTURE, NAME, Edit, copy_stub, write_manifest
 
 TABLE = [
     *wrong_python_files.REGISTRATIONS,

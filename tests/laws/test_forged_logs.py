@@ -13,7 +13,7 @@ from codegenie.eval.log.chain import Link, record_hash, record_name
 from codegenie.eval.log.disk import HEAD
 from codegenie.eval.models import BenchCase, Summary
 from codegenie.eval.planning import case_set_digest
-from tests.log_workshop import Edit, build_log, forge, probes, read_records, verified, write_log
+from tests.support.logs import Edit, build_log, forge, probes, read_records, verified, write_log
 
 START, FINISH, RESUMED, RESUMED_FINISH, EXAM = 0, 1, 3, 4, 5
 

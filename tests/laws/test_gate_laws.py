@@ -14,7 +14,7 @@ from codegenie.eval.gate.policy import TierPolicy, read_policy
 from codegenie.eval.gate.verdict import PromotionGate, PromotionVerdict, units_needed
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.models import BenchRunReport, BenchScore, Selection
-from tests.gate_workshop import NOW, bench, cases, codes, evidence, judged, look, report, scored, started
+from tests.support.gate import NOW, bench, cases, codes, evidence, judged, look, report, scored, started
 
 # The decisions are made once, and by one worker.
 pytestmark = pytest.mark.xdist_group("decisions of the gate")

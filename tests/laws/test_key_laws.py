@@ -20,8 +20,8 @@ from codegenie.eval.stopping import Stop
 from codegenie.eval.store.reuse import StoredMemory
 from codegenie.eval.suts.spec import SutRequest, open_sut
 from codegenie.eval.trial import rubric_request, sut_seconds
-from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
-from tests.store_workshop import NoRubrics, NotingSut
+from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
+from tests.support.stores import NoRubrics, NotingSut
 
 OUTPUT = b'{"answer":"it is one"}'
 DATA = (

@@ -29,7 +29,7 @@ from codegenie.eval.models import RUNNER_CODES
 from codegenie.eval.system.files import walk_files
 from codegenie.eval.system.removal import remove_tree
 from tests.laws.near_misses import Changes, changes, edited, examples, near_yaml
-from tests.stub_bench import CASE, FIXTURE, NAME, everything_below, ordinary_user, reference_digest
+from tests.support.stub_benches import CASE, FIXTURE, NAME, everything_below, ordinary_user, reference_digest
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from codegenie.eval.log.artifacts import ArtifactStore
 from codegenie.eval.log.chain import Link, record_hash, record_name
 from codegenie.eval.log.disk import HEAD
 from codegenie.eval.store.outcomes import Miss, OutcomeStore, Place
-from tests.bench_builder import ECHO_RUBRIC, write_bench
-from tests.log_workshop import (
+from tests.support.benches import ECHO_RUBRIC, write_bench
+from tests.support.logs import (
     VERDICTS,
     build_log,
     candid,

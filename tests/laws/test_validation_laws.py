@@ -13,7 +13,7 @@ from codegenie.eval.models import RUNNER_CODES, Severity, TrialScore
 from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.validation import judge
-from tests.bench_builder import BREAKDOWN_KEYS, OWN_MODES
+from tests.support.benches import BREAKDOWN_KEYS, OWN_MODES
 from tests.unit.test_validation import PERFECT, RUN, task_class
 
 TASK_CLASS = task_class()

@@ -23,7 +23,7 @@ from codegenie.eval.errors import (
 )
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import RUNNER_CODES
-from tests.stub_bench import FIXTURE
+from tests.support.stub_benches import FIXTURE
 
 HEAD = "from enum import StrEnum\n\n\nclass BreakdownKey(StrEnum):\n"
 

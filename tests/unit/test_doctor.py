@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from codegenie.eval.isolation_proof import REQUIRED_PROBES, ClassFinding, strongest
 from codegenie.eval.reporting.doctor_text import render_doctor
-from tests.gate_workshop import proof
+from tests.support.gate import proof
 
 BARE = ClassFinding("subprocess", proof("subprocess"))
 DENIED = ClassFinding("namespace", None, "no such call", ("do this: `sudo it`", "or that"), lacking=True)

@@ -9,8 +9,8 @@ import pytest
 from codegenie.eval.bench.loading import load_cases, load_task_class
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.fence import fix_classes, inspect_paths
-from tests.fence_workshop import found_in, rules_of
-from tests.stub_bench import (
+from tests.support.fence import found_in, rules_of
+from tests.support.stub_benches import (
     CASE,
     CASES,
     NAME,

@@ -10,7 +10,7 @@ import pytest
 from codegenie.eval.fence import RULES, inspect_paths
 from codegenie.eval.fence.formats import github_lines, human_lines, json_document, sarif_document
 from codegenie.eval.fence.linting import FenceReport
-from tests.stub_bench import CASE, NAME, appended, copy_stub, written
+from tests.support.stub_benches import CASE, NAME, appended, copy_stub, written
 
 HOSTILE = " ##[add-mask]a ##vso[task.x]b "
 HOSTILE += "::set-output name=a::b%0A::stop-commands::x\r\n::error::y, file=z: \x1b]52;c;eA==\x07\x9b2J"

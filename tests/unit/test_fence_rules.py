@@ -7,9 +7,31 @@ import pytest
 
 from codegenie.eval.fence import RULES, inspect_paths
 from codegenie.eval.fence.findings import Notes
-from tests.fence_benches import BENIGN, BROKEN, INPUT, MARKS, MIXED, RLO, TOML, entry, key, more_cases, put
-from tests.fence_workshop import LIVE_KEYS, found_after, found_in, rules_of
-from tests.stub_bench import Edit, appended, copy_stub, digested, in_turn, link, prepended, removed, replaced
+from tests.support.fence import LIVE_KEYS, found_after, found_in, rules_of
+from tests.support.fence_benches import (
+    BENIGN,
+    BROKEN,
+    INPUT,
+    MARKS,
+    MIXED,
+    RLO,
+    TOML,
+    entry,
+    key,
+    more_cases,
+    put,
+)
+from tests.support.stub_benches import (
+    Edit,
+    appended,
+    copy_stub,
+    digested,
+    in_turn,
+    link,
+    prepended,
+    removed,
+    replaced,
+)
 
 BESIDE = {"F009"}  # Takes two classes, and has its own test below.
 

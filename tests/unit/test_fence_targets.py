@@ -11,8 +11,18 @@ from codegenie.eval.errors import TaskClassNotFound
 from codegenie.eval.fence import inspect_paths
 from codegenie.eval.fence.targets import class_around, find_targets
 from codegenie.eval.system.removal import remove_tree
-from tests.fence_workshop import rules_of
-from tests.stub_bench import CASE, FIXTURE, NAME, Edit, copy_stub, link, ordinary_user, removed, written
+from tests.support.fence import rules_of
+from tests.support.stub_benches import (
+    CASE,
+    FIXTURE,
+    NAME,
+    Edit,
+    copy_stub,
+    link,
+    ordinary_user,
+    removed,
+    written,
+)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from codegenie.eval.system.files import (
     write_private,
 )
 from codegenie.eval.system.removal import remove_tree
-from tests.stub_bench import everything_below, ordinary_user
+from tests.support.stub_benches import everything_below, ordinary_user
 
 SMALL = TreeLimits(files=3, file_bytes=10, total_bytes=20, depth=3)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.system.folders import make_folder
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import call, eval_argv
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import call, eval_argv
 
 
 def git(directory: Path, *arguments: str) -> str:

@@ -9,7 +9,7 @@ from codegenie.eval.log.records import RunAbandoned, RunFinished, RunStarted
 from codegenie.eval.log.runs import History, Look, RunEntry
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.validation import failed
-from tests.gate_workshop import NOW, cases, report, started
+from tests.support.gate import NOW, cases, report, started
 
 SPEC = "python:agent:solve"
 

@@ -13,8 +13,8 @@ from codegenie.eval.log.chain import record_name
 from codegenie.eval.log.reading import VerifiedLog, verify_log
 from codegenie.eval.log.runs import RunEntry
 from codegenie.eval.system.clock import SystemClock
-from tests.bench_builder import write_bench
-from tests.log_workshop import build_log, forge, read_records, record_files, record_run, verified, write_log
+from tests.support.benches import write_bench
+from tests.support.logs import build_log, forge, read_records, record_files, record_run, verified, write_log
 
 Question = Callable[[VerifiedLog, RunEntry], object]
 

@@ -6,7 +6,7 @@ from codegenie.eval.canonical import spelled
 from codegenie.eval.isolation_proof import REQUIRED_BY_LIST, REQUIRED_PROBES, IsolationProof, ProbeResult
 from codegenie.eval.log.records import start_digest
 from codegenie.eval.models import IsolationClass
-from tests.gate_workshop import proof, started
+from tests.support.gate import proof, started
 
 CLASSES: tuple[IsolationClass, ...] = ("subprocess", "landlock", "namespace")
 REQUIRED = [(each, name) for each in CLASSES for name in sorted(REQUIRED_PROBES[each])]

@@ -31,7 +31,7 @@ from codegenie.eval.errors import (
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.registry import default_registry
 from codegenie.eval.system.removal import remove_tree
-from tests.stub_bench import (
+from tests.support.stub_benches import (
     CASE,
     CASES,
     FIXTURE,

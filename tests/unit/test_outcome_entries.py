@@ -13,8 +13,8 @@ from blake3 import blake3
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.store.outcomes import Miss, OutcomeStore, Place
-from tests.command_line import environment
-from tests.store_workshop import tagged
+from tests.support.commands import environment
+from tests.support.stores import tagged
 
 PLACE = Place("some-class", "one")
 DAY = 86_400.0

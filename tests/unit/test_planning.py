@@ -16,7 +16,7 @@ from codegenie.eval.planning import (
     describe_filter,
     wanted_cases,
 )
-from tests.stub_bench import CASES, FIXTURE, NAME
+from tests.support.stub_benches import CASES, FIXTURE, NAME
 
 TASK_CLASS = load_task_class(NAME, bench_root=FIXTURE.parent)
 LOADED, AVAILABLE = load_cases(TASK_CLASS, lambda _case_id: True)

@@ -26,7 +26,7 @@ from codegenie.eval.models import (
 )
 from codegenie.eval.reporting.verdict_text import render_verdict
 from codegenie.eval.suts.identity import identity_digest
-from tests.gate_workshop import (
+from tests.support.gate import (
     NOW,
     POLICY,
     SUT,

@@ -7,8 +7,8 @@ import pytest
 from codegenie.eval.bench.loading import load_cases, load_task_class
 from codegenie.eval.errors import EvalError
 from codegenie.eval.fence import inspect_paths
-from tests.fence_workshop import found_after
-from tests.stub_bench import CASE, NAME, Edit, copy_stub, digested
+from tests.support.fence import found_after
+from tests.support.stub_benches import CASE, NAME, Edit, copy_stub, digested
 
 WHENCE = "Python makes __pycache__ when it imports or compiles the files beside it: remove the directory"
 PLACES = {

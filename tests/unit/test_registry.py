@@ -7,7 +7,7 @@ import pytest
 from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.errors import TaskClassAlreadyRegistered, TaskClassNotFound
 from codegenie.eval.registry import TaskClassRegistry, default_registry, register_task_class
-from tests.stub_bench import FIXTURE, NAME
+from tests.support.stub_benches import FIXTURE, NAME
 
 
 def test_the_decorator_registers_and_returns_what_it_decorates() -> None:

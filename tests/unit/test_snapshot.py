@@ -20,7 +20,7 @@ from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
 from codegenie.eval.system.removal import remove_tree
 from codegenie.eval.system.run_directory import RUN_DIRECTORY_PREFIX, run_directory
-from tests.stub_bench import (
+from tests.support.stub_benches import (
     CASE,
     FIXTURE,
     NAME,

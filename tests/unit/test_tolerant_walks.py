@@ -15,7 +15,7 @@ from codegenie.eval.system.files import (
     replace_file_in,
     walk_files,
 )
-from tests.stub_bench import everything_below
+from tests.support.stub_benches import everything_below
 
 
 def make(root: Path, *files: str, content: str = "x") -> None:

@@ -14,7 +14,7 @@ from codegenie.eval.models import FailureModeSpec, Severity, TaskClass, TrialSco
 from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.validation import bounded, failed, judge
-from tests.bench_builder import BREAKDOWN_KEYS, OWN_MODES, RUNNER_CODES
+from tests.support.benches import BREAKDOWN_KEYS, OWN_MODES, RUNNER_CODES
 
 SECRET = "sk-live-0123456789abcdef"
 LONG_SECRET = "Zq7" * 30

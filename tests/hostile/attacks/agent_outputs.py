@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from codegenie.eval.models import BenchRunReport
-from tests.bench_builder import HONEST_RUBRIC
 from tests.hostile.agent_deeds import agent_that, answers, measured, passed
 from tests.hostile.workshop import HONEST, HOSTILE, judged, run_cases, unless_the_run_ends
 from tests.portfolio.stage import Outcome, attack, environment, files_that_hold, twin
+from tests.support.benches import HONEST_RUBRIC
 
 MIB = 1 << 20
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.suts.python import PythonSut
-from tests.bench_builder import HONEST_RUBRIC, canonical_score
-from tests.command_line import asked, write_agent
 from tests.hostile.rubric_deeds import daemon, still_beats
 from tests.hostile.workshop import HONEST, HOSTILE, judged, run_cases, unless_the_run_ends
 from tests.portfolio.stage import Outcome, attack, environment, files_that_hold, twin
+from tests.support.benches import HONEST_RUBRIC, canonical_score
+from tests.support.commands import asked, write_agent
 
 MIB = 1 << 20
 

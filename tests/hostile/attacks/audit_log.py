@@ -19,10 +19,11 @@ from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
 from codegenie.eval.system.clock import SystemClock
-from tests.bench_builder import TASK_CLASS, right_answer, write_bench
-from tests.command_line import environment, eval_argv
 from tests.hostile.workshop import ForeignAgent, ShiftedClock, advice, ask, policy_in, refused, units
-from tests.log_workshop import (
+from tests.portfolio.stage import Outcome, attack, twin
+from tests.support.benches import TASK_CLASS, right_answer, write_bench
+from tests.support.commands import environment, eval_argv
+from tests.support.logs import (
     StopAfter,
     forge,
     read_records,
@@ -32,7 +33,6 @@ from tests.log_workshop import (
     verified,
     write_log,
 )
-from tests.portfolio.stage import Outcome, attack, twin
 
 
 def wrong_about(_case: SutCase) -> dict[str, str]:

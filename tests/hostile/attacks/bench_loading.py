@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 
 from codegenie.eval.bench.loading import load_task_class
-from tests.bench_builder import TASK_CLASS, CaseFiles
-from tests.command_line import call, eval_argv
 from tests.hostile.tampering import (
     Agent,
     all_met,
@@ -21,7 +19,9 @@ from tests.hostile.tampering import (
 )
 from tests.hostile.workshop import answer_with, refused
 from tests.portfolio.stage import Outcome, attack, environment, twin
-from tests.stub_bench import Edit, appended, digested, in_turn, prepended, replaced, written
+from tests.support.benches import TASK_CLASS, CaseFiles
+from tests.support.commands import call, eval_argv
+from tests.support.stub_benches import Edit, appended, digested, in_turn, prepended, replaced, written
 
 REGISTRATION = "registration.py"
 KEYS = "breakdown_keys.py"

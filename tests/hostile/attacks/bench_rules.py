@@ -12,12 +12,21 @@ from codegenie.eval.gate.deciding import load_policy
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.ports import SutCase, SutResult
 from codegenie.eval.registry import TaskClassRegistry, register_task_class
-from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
-from tests.command_line import answered, call, eval_argv
 from tests.hostile.tampering import SECRET, Agent, all_met, attempt, bench_with, met, undeserved
 from tests.hostile.workshop import ForeignAgent, refused
 from tests.portfolio.stage import Outcome, attack, files_that_hold, twin
-from tests.stub_bench import Edit, appended, in_turn, link, removed, replaced, write_manifest, written
+from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, write_bench
+from tests.support.commands import answered, call, eval_argv
+from tests.support.stub_benches import (
+    Edit,
+    appended,
+    in_turn,
+    link,
+    removed,
+    replaced,
+    write_manifest,
+    written,
+)
 
 TAXONOMY = "failure_modes.yaml"
 KEYS = "breakdown_keys.py"

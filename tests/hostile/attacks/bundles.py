@@ -8,10 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.bench_builder import write_bench
 from tests.hostile.workshop import ForeignAgent, ask
-from tests.log_workshop import record_run
 from tests.portfolio.stage import Outcome, attack, twin
+from tests.support.benches import write_bench
+from tests.support.logs import record_run
 
 
 def packed(room: Path, *members: tuple[str, bytes]) -> Path:

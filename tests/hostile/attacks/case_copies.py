@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 from codegenie.eval.ports import SutCase
-from tests.bench_builder import CaseFiles
 from tests.hostile.tampering import SECRET, Agent, attempt, bench_with, met, undeserved
 from tests.portfolio.stage import Outcome, attack, files_that_hold, twin
-from tests.stub_bench import digested, sparse, written
+from tests.support.benches import CaseFiles
+from tests.support.stub_benches import digested, sparse, written
 
 NO_IDEA = "no idea"
 PATIENCE_SECONDS = 20.0

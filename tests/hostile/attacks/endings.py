@@ -3,12 +3,12 @@
 import subprocess
 from pathlib import Path
 
-from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
-from tests.command_line import answered, asked, call, environment, eval_argv, write_agent
 from tests.hostile.workshop import ForeignAgent, ask, policy_in
-from tests.log_workshop import record_run
 from tests.portfolio.stage import Outcome, attack, twin
-from tests.store_workshop import NotingSut
+from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, write_bench
+from tests.support.commands import answered, asked, call, environment, eval_argv, write_agent
+from tests.support.logs import record_run
+from tests.support.stores import NotingSut
 
 AGENT = ("run", TASK_CLASS, "--sut", "python:agent:solve", "--out", "runs", "--quiet", "--no-cache")
 

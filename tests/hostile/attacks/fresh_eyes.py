@@ -9,12 +9,12 @@ from typing import Any
 
 from codegenie.eval.gate.deciding import load_policy
 from codegenie.eval.ports import SutCase
-from tests.bench_builder import TASK_CLASS, right_answer, write_bench
-from tests.command_line import call, environment, eval_argv
-from tests.evidence_desk import furnish
 from tests.hostile.workshop import refused, rubric_that_prints, run_hostile
-from tests.log_workshop import forge
 from tests.portfolio.stage import Outcome, attack, twin
+from tests.support.benches import TASK_CLASS, right_answer, write_bench
+from tests.support.commands import call, environment, eval_argv
+from tests.support.logs import forge
+from tests.support.working_directory import furnish
 
 GOOD = "def solve(case):\n    return {'answer': 'it is ' + case.case_id}\n"
 IDLE = "def solve(case):\n    return {}\n"

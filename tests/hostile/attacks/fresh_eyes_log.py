@@ -18,11 +18,11 @@ from codegenie.eval.canonical import digest_json
 from codegenie.eval.models import RunOptions
 from codegenie.eval.runner import Runner
 from codegenie.eval.suts.builtin import NullSut
-from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, write_bench
-from tests.command_line import call, environment, eval_argv, run_argv
 from tests.hostile.workshop import HOSTILE, answer_with, judged, refused, rubric_that, run_hostile
-from tests.log_workshop import probes, read_records, record_run, verified, write_log
 from tests.portfolio.stage import Outcome, attack, twin
+from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, write_bench
+from tests.support.commands import call, environment, eval_argv, run_argv
+from tests.support.logs import probes, read_records, record_run, verified, write_log
 
 MIB = 1024**2
 # What a command takes that refuses in time is some 50 MiB.

@@ -16,12 +16,12 @@ from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import SOURCES, environment
 from tests.hostile.workshop import ForeignAgent, advice, ask, policy_in, right_about, units
-from tests.log_workshop import StopAfter, read_records, record_run
 from tests.portfolio.stage import Outcome, attack, twin
 from tests.portfolio.table import ROOT
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import SOURCES, environment
+from tests.support.logs import StopAfter, read_records, record_run
 
 
 @dataclass
@@ -223,7 +223,7 @@ def advice_after_an_ordinary_run(room: Path) -> Outcome:
 _FORKING = """\
 import os, signal, sys
 from pathlib import Path
-from tests.log_workshop import record_run
+from tests.support.logs import record_run
 
 room, worker = Path(sys.argv[1]), sys.argv[2]
 

@@ -8,12 +8,12 @@ from unittest.mock import patch
 import codegenie
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import call, eval_argv
 from tests.hostile.workshop import ForeignAgent, ask
-from tests.log_workshop import read_records
 from tests.portfolio.stage import Outcome, attack, twin, unmeasured
-from tests.store_workshop import Bench, NotingSut
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import call, eval_argv
+from tests.support.logs import read_records
+from tests.support.stores import Bench, NotingSut
 
 WRONG = "it is not"
 

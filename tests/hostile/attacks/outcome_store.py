@@ -11,11 +11,11 @@ from codegenie.eval.decoding import decode_json
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutCase
 from codegenie.eval.store.outcomes import OutcomeStore, Place
-from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
 from tests.hostile.workshop import ForeignAgent, advice, ask, policy_in, units
-from tests.log_workshop import forge, read_records, record_files, record_run
 from tests.portfolio.stage import Outcome, attack, environment, files_that_hold, twin
-from tests.store_workshop import Bench, NotingSut, tagged
+from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
+from tests.support.logs import forge, read_records, record_files, record_run
+from tests.support.stores import Bench, NotingSut, tagged
 
 WRONG = "it is not"
 

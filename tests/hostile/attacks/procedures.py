@@ -10,7 +10,6 @@ from codegenie.eval.canonical import canonical_json
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutRunner
 from codegenie.eval.runner import Runner
-from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
 from tests.hostile.workshop import (
     UNITS,
     ForeignAgent,
@@ -22,8 +21,9 @@ from tests.hostile.workshop import (
     right_about,
     units,
 )
-from tests.log_workshop import forge, record_files, record_run, stopped_run
 from tests.portfolio.stage import Outcome, attack, twin
+from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
+from tests.support.logs import forge, record_files, record_run, stopped_run
 
 AGENT = "python:agents:solve"
 RIGHT = "return {'answer': 'it is ' + case.case_id}"

@@ -10,14 +10,14 @@ from codegenie.eval.models import BenchScore, FailureMode, Severity, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.reporting.run_text import render_report
 from codegenie.eval.stopping import Stop
-from tests import gate_workshop
-from tests.bench_builder import TASK_CLASS, write_bench
-from tests.command_line import environment, eval_argv
 from tests.hostile.workshop import ask
-from tests.log_workshop import record_run
 from tests.portfolio.stage import Outcome, attack, twin
-from tests.store_workshop import NotingSut
-from tests.terminal_watch import HOSTILE, OWN_SEQUENCE, STEERING, on_a_terminal
+from tests.support import gate
+from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import environment, eval_argv
+from tests.support.logs import record_run
+from tests.support.stores import NotingSut
+from tests.support.terminal import HOSTILE, OWN_SEQUENCE, STEERING, on_a_terminal
 
 RUN = (
     "run",
@@ -203,7 +203,7 @@ def blocked_after(missed: int) -> Outcome:
     """Say whether the closing table names a blocked case behind so many that were only missed."""
     block = FailureMode(code="answer.wrong", severity=Severity.BLOCK, detail="it deletes the disk")
     scores = [BenchScore(passed=False, score=0.0)] * missed
-    report = gate_workshop.scored([*scores, BenchScore(passed=False, score=0.0, failure_modes=(block,))])
+    report = gate.scored([*scores, BenchScore(passed=False, score=0.0, failure_modes=(block,))])
     named = any("it deletes the disk" in line for line in render_report(report))
     return Outcome(
         "named" if named else "not named", None if named else "the block is off the end of the list"
@@ -222,7 +222,7 @@ def block_behind_few_cases(_room: Path) -> Outcome:
 
 @attack("bound_shown_higher")
 def bound_shown_higher(_room: Path) -> Outcome:
-    report = gate_workshop.report(8, 8)
+    report = gate.report(8, 8)
     line = next(line for line in render_report(report) if line.startswith("certified"))
     shown_as = float(line.split()[3])
     higher = shown_as > report.certified_lower_95
@@ -231,7 +231,7 @@ def bound_shown_higher(_room: Path) -> Outcome:
 
 @twin("bound_shown_higher")
 def bound_shown_as_it_is(_room: Path) -> Outcome:
-    report = gate_workshop.report(8, 0)
+    report = gate.report(8, 0)
     return Outcome(
         next(line for line in render_report(report) if line.startswith("certified")).split(" on ")[0]
     )

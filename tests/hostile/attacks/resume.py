@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from codegenie.eval.runner import Runner
-from tests.bench_builder import ECHO_RUBRIC, TASK_CLASS, write_bench
-from tests.dead_run import measured
 from tests.hostile.workshop import ForeignAgent, ask
-from tests.log_workshop import VERDICTS, StopAfter, read_records, record_run, stopped_run, write_journal
 from tests.portfolio.stage import Outcome, attack, twin
+from tests.support.benches import ECHO_RUBRIC, TASK_CLASS, write_bench
+from tests.support.dead_runs import measured
+from tests.support.logs import VERDICTS, StopAfter, read_records, record_run, stopped_run, write_journal
 
 Line = dict[str, Any]
 

@@ -4,8 +4,6 @@ import os
 import signal
 from pathlib import Path
 
-from tests.bench_builder import CaseFiles
-from tests.busy_machine import busy_machine, one_processor
 from tests.hostile.rubric_deeds import PERFECT, daemon, in_one_second, perfect, perfect_and, still_beats
 from tests.hostile.workshop import (
     HONEST,
@@ -18,6 +16,8 @@ from tests.hostile.workshop import (
     what_it_met,
 )
 from tests.portfolio.stage import Outcome, attack, twin
+from tests.support.benches import CaseFiles
+from tests.support.busy_machine import busy_machine, one_processor
 
 MIB = 1 << 20
 

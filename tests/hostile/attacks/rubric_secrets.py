@@ -10,9 +10,6 @@ import pty
 import subprocess
 from pathlib import Path
 
-from tests.bench_builder import write_bench
-from tests.command_line import environment as with_sources
-from tests.command_line import run_argv, write_agent
 from tests.hostile.workshop import (
     HONEST,
     HOSTILE,
@@ -23,6 +20,9 @@ from tests.hostile.workshop import (
     written,
 )
 from tests.portfolio.stage import Outcome, attack, environment, files_that_hold, twin
+from tests.support.benches import write_bench
+from tests.support.commands import environment as with_sources
+from tests.support.commands import run_argv, write_agent
 
 SECRET = "sk-live-4f7a91c03be2d586"
 PHRASE = "correct horse battery staple"

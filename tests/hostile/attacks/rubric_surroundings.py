@@ -12,9 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from codegenie.eval.ports import SutCase
-from tests.bench_builder import TASK_CLASS, CaseFiles, right_answer, write_bench
-from tests.command_line import environment as with_sources
-from tests.command_line import run_argv, write_agent
 from tests.hostile.rubric_deeds import daemon, in_one_second, perfect, perfect_and, still_beats
 from tests.hostile.workshop import (
     HONEST,
@@ -27,6 +24,9 @@ from tests.hostile.workshop import (
     written,
 )
 from tests.portfolio.stage import Outcome, attack, twin
+from tests.support.benches import TASK_CLASS, CaseFiles, right_answer, write_bench
+from tests.support.commands import environment as with_sources
+from tests.support.commands import run_argv, write_agent
 
 
 @attack("supervisor_stopped")

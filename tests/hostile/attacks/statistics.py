@@ -12,8 +12,6 @@ from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutCase, SutFault, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner
-from tests import gate_workshop
-from tests.bench_builder import HONEST_RUBRIC, TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.hostile.workshop import (
     POLICY,
     UNITS,
@@ -24,8 +22,10 @@ from tests.hostile.workshop import (
     refused,
     units,
 )
-from tests.log_workshop import StopAfter, record_run
 from tests.portfolio.stage import Outcome, attack, twin
+from tests.support import gate
+from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, CaseFiles, right_answer, write_bench
+from tests.support.logs import StopAfter, record_run
 
 
 def knows(count: int) -> ForeignAgent:
@@ -84,16 +84,16 @@ for _scenario in (
 
 @attack("bound_that_is_no_number")
 def bound_that_is_no_number(_room: Path) -> Outcome:
-    perfect = gate_workshop.report(20, 20)
+    perfect = gate.report(20, 20)
     broken = perfect.model_copy(update={"lower_bound_95": math.nan})
-    verdict = gate_workshop.judged(gate_workshop.evidence(broken))
-    met = " ".join([verdict.verdict, *sorted(gate_workshop.codes(verdict))])
+    verdict = gate.judged(gate.evidence(broken))
+    met = " ".join([verdict.verdict, *sorted(gate.codes(verdict))])
     return Outcome(met, "a bound that is no number is above 0.8" if met == "sufficient" else None)
 
 
 @twin("bound_that_is_no_number")
 def bound_that_is_one(_room: Path) -> Outcome:
-    return Outcome(gate_workshop.judged(gate_workshop.evidence(gate_workshop.report(20, 20))).verdict)
+    return Outcome(gate.judged(gate.evidence(gate.report(20, 20))).verdict)
 
 
 @attack("silent_bootstrap")

@@ -4,9 +4,9 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.ordinary_user import run_as_ordinary_user
 from tests.portfolio.confined.ground import Ground, Plan, confined_attack
 from tests.portfolio.stage import Outcome
+from tests.support.ordinary_user import run_as_ordinary_user
 
 MIB = 1 << 20
 
@@ -39,7 +39,7 @@ def processes_of_the_user(ground: Ground) -> Outcome:
     with tempfile.TemporaryDirectory() as room:
         cases = ("hostile", "honest", "other")
         done = run_as_ordinary_user(
-            "tests.crowded_user", Path(room), 130, ground.isolation, ground.spawn, *cases
+            "tests.support.crowded_user", Path(room), 130, ground.isolation, ground.spawn, *cases
         )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

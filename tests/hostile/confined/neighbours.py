@@ -6,12 +6,12 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench_builder import canonical_score
 from tests.hostile.workshop import HONEST, what_it_met
 from tests.portfolio.confined.ground import Ground, Plan, confined_attack
 from tests.portfolio.confined.neighbour import neighbour
 from tests.portfolio.confined.tools import every_way, first_that_works, patiently, system_call
 from tests.portfolio.stage import Outcome
+from tests.support.benches import canonical_score
 
 
 def signals_the_harness(plan: Plan) -> str:

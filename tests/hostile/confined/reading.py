@@ -12,10 +12,10 @@ from pathlib import Path
 import pydantic
 
 from codegenie.eval import limits
-from tests.bench_builder import TASK_CLASS
 from tests.portfolio.confined.ground import Ground, Plan, confined_attack
 from tests.portfolio.confined.tools import first_that_works, patiently, system_call
 from tests.portfolio.stage import Outcome
+from tests.support.benches import TASK_CLASS
 
 
 def private(file: Path, content: str) -> Path:

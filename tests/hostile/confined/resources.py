@@ -6,8 +6,6 @@ import subprocess
 import sys
 import time
 
-from tests.bench_builder import CaseFiles
-from tests.busy_machine import one_processor
 from tests.hostile.rubric_deeds import still_beats
 from tests.hostile.workshop import HONEST, what_it_met
 from tests.portfolio.confined.census import all_gone, census, descendants, state
@@ -15,6 +13,8 @@ from tests.portfolio.confined.ground import Ground, Plan, confined_attack, rubri
 from tests.portfolio.confined.tools import first_that_works, system_call
 from tests.portfolio.stage import Outcome
 from tests.portfolio.table import ROOT
+from tests.support.benches import CaseFiles
+from tests.support.busy_machine import one_processor
 
 MIB = 1 << 20
 
@@ -207,7 +207,7 @@ def time_of_the_case_beside(ground: Ground) -> Outcome:
 _ANOTHER_RUN = """\
 import sys
 from pathlib import Path
-from tests.bench_builder import CaseFiles
+from tests.support.benches import CaseFiles
 from tests.hostile.confined.resources import has_work_to_do
 from tests.portfolio.confined.ground import Ground, rubric_of
 room, isolation, spawn = sys.argv[1:]

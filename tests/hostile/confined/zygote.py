@@ -2,11 +2,11 @@
 
 import os
 
-from tests.bench_builder import CaseFiles
 from tests.hostile.workshop import HONEST, what_it_met
 from tests.portfolio.confined.ground import Deed, Ground, Plan, Played, confined_attack, rubric_of
 from tests.portfolio.confined.tools import every_way, first_that_works, system_call
 from tests.portfolio.stage import Outcome
+from tests.support.benches import CaseFiles
 
 
 def _next(played: Played, fine: str | None = None) -> str | None:

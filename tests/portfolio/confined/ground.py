@@ -21,10 +21,10 @@ from typing import Any
 
 from codegenie.eval.models import BenchRunReport, BenchScore, RunOptions
 from codegenie.eval.runner import Runner
-from tests.bench_builder import TASK_CLASS, CaseFiles, canonical_score, right_answer, write_bench
 from tests.hostile.workshop import HONEST, HOSTILE, what_it_met
 from tests.portfolio.confined.tools import NUMBERS, TOOLS
 from tests.portfolio.stage import Outcome
+from tests.support.benches import TASK_CLASS, CaseFiles, canonical_score, right_answer, write_bench
 
 Plan = dict[str, Any]
 Deed = Callable[[Plan], str | None]

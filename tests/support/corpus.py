@@ -43,8 +43,8 @@ from codegenie.eval.suts.result_reader import read_raised, read_result
 from codegenie.eval.validation import judge
 from tests.unit.test_validation import RUN, task_class
 
-CORPUS = Path(__file__).resolve().parent / "fixtures" / "corpus"
-LOG = Path(__file__).resolve().parent / "fixtures" / "log-v1"
+CORPUS = Path(__file__).resolve().parents[1] / "fixtures" / "corpus"
+LOG = Path(__file__).resolve().parents[1] / "fixtures" / "log-v1"
 LIMIT = 1 << 20
 TASK_CLASS = task_class()
 REDACTOR = Redactor({"TOKEN": "canary-0123456789"})

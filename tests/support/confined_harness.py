@@ -1,6 +1,6 @@
 """A harness of one confined program, to be killed in part.
 
-Usage: python -m tests.confined_harness CLASS SPAWN PLACE
+Usage: python -m tests.support.confined_harness CLASS SPAWN PLACE
 
 Says, one JSON line each: which process runs the program; how that ended; how a second program ended.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from codegenie.eval.isolation.launchers import open_launcher
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.system.child_files import stream_file
-from tests.confinement_workshop import run_by
+from tests.support.confinement import run_by
 
 SLEEP = b"import os, time\nos.write(1, b'!')\ntime.sleep(60)\n"
 

@@ -25,7 +25,7 @@ from codegenie.eval.ports import SutCase, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
 from codegenie.eval.system.clock import SystemClock
-from tests.bench_builder import ECHO_RUBRIC, TASK_CLASS, write_bench
+from tests.support.benches import ECHO_RUBRIC, TASK_CLASS, write_bench
 
 Edit = Callable[[dict[str, Any]], object]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codegenie.eval.cli import run_command_line
-from tests.bench_builder import TASK_CLASS, CaseFiles, write_bench
+from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
 
 if TYPE_CHECKING:
     # Attacks are played in processes of their own, which need no pytest and would wait for its import.

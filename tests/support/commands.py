@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import codegenie
-from tests.bench_builder import TASK_CLASS
+from tests.support.benches import TASK_CLASS
 
 SOURCES = str(Path(codegenie.__file__).parents[1])
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from codegenie.eval.log.open_run import RecordedRun
 from codegenie.eval.ports import SutCase
-from tests.bench_builder import ECHO_RUBRIC, write_bench
-from tests.log_workshop import VERDICTS, read_records, record_run, stopped_run, verified, write_journal
+from tests.support.benches import ECHO_RUBRIC, write_bench
+from tests.support.logs import VERDICTS, read_records, record_run, stopped_run, verified, write_journal
 
 CASES = sorted(VERDICTS)
 
@@ -44,7 +44,7 @@ class Place:
             self.asked.append(case.case_id)
             return VERDICTS[case.case_id]
 
-        candid.__module__, candid.__qualname__ = "tests.log_workshop", "candid"
+        candid.__module__, candid.__qualname__ = "tests.support.logs", "candid"
         done = record_run(self.root, self.log, candid, **{"cache_dir": self.cache, **options})
         verified(self.log)
         return done

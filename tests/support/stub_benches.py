@@ -9,7 +9,7 @@ from pathlib import Path
 from blake3 import blake3
 
 NAME = "stub-task-class"
-FIXTURE = Path(__file__).parent / "fixtures" / "bench" / NAME
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "bench" / NAME
 CASE = "adds_up"
 CASES = ("adds_up", "empty_answer", "off_by_one")
 NOBODY = 65_534

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from tests.fence_workshop import LIVE_KEYS, SILVER
-from tests.stub_bench import (
+from tests.support.fence import LIVE_KEYS, SILVER
+from tests.support.stub_benches import (
     CASE,
     CASES,
     Edit,

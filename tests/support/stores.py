@@ -18,8 +18,8 @@ from codegenie.eval.runner import Runner, RunParts
 from codegenie.eval.stopping import Stop
 from codegenie.eval.store.reuse import StoredMemory
 from codegenie.eval.suts.spec import OWN_RUNNERS
-from tests.bench_builder import TASK_CLASS
-from tests.log_workshop import read_records, record_run
+from tests.support.benches import TASK_CLASS
+from tests.support.logs import read_records, record_run
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Runs a bench as a user with few processes left.
 
-Usage: python -m tests.crowded_user ROOM CLASS SPAWN CASES
+Usage: python -m tests.support.crowded_user ROOM CLASS SPAWN CASES
 
 Prints one JSON line: what each case of it met, what a second run met meanwhile, or the refusal. In a hostile
 bench one case takes every thread that it can get, and those beside it need one.
@@ -18,8 +18,8 @@ from codegenie.eval.errors import EvalError
 from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
-from tests.bench_builder import TASK_CLASS, right_answer, write_bench
 from tests.hostile.workshop import what_it_met
+from tests.support.benches import TASK_CLASS, right_answer, write_bench
 
 RUBRIC = """\
 import json, sys, threading, time

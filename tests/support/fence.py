@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from codegenie.eval.fence import Finding, inspect_paths
-from tests.stub_bench import Edit, copy_stub, in_turn, replaced
+from tests.support.stub_benches import Edit, copy_stub, in_turn, replaced
 
 # In two pieces each, so that no scanner takes this file for a leak.
 LIVE_KEYS = {
