@@ -2,10 +2,10 @@
 
 Usage: python scripts/mutants.py [NAME ...]
 
-Each switch and each restriction of `tests/portfolio/` is flipped in a copy of the source. For a switch the
-tests of its scenarios are run there, and one of them has to go red. For a restriction all tests that it names
-have to go red. First all tests are run on an unchanged copy and must pass: a test that is always red notices
-nothing.
+Each switch and each restriction of `tests/hostile/tables/` is flipped in a copy of the source. For a switch
+the tests of its scenarios are run there, and one of them has to go red. For a restriction all tests that it
+names have to go red. First all tests are run on an unchanged copy and must pass: a test that is always red
+notices nothing.
 """
 
 import os
@@ -21,8 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.portfolio.switching import switched_source  # noqa: E402 - the tests are not an installed package
-from tests.portfolio.table import Portfolio, Restriction, Switch, read_portfolio  # noqa: E402
+from tests.hostile.engine.switching import switched_source  # noqa: E402 - the tests are not an installed package
+from tests.hostile.engine.table import Portfolio, Restriction, Switch, read_portfolio  # noqa: E402
 
 PATIENCE_SECONDS = 120.0
 # Without its defense such a scenario never ends; with it, its tests take some seconds.

@@ -2,9 +2,10 @@
 
 Usage: python scripts/proof_notices.py [NAME ...]
 
-`tests/portfolio/restrictions.toml` names every restriction. A copy without one of them must fail to prove at
-least one class, unless `tests/portfolio/proof/unnoticed.toml` says why no check at a start can show it. Each
-copy runs `doctor` in its own pid and mount namespaces, below a parent that ignores a signal, as nohup does.
+`tests/hostile/tables/restrictions.toml` names every restriction. A copy without one of them must fail to
+prove at least one class, unless `tests/hostile/tables/proof/unnoticed.toml` says why no check at a start can
+show it. Each copy runs `doctor` in its own pid and mount namespaces, below a parent that ignores a signal, as
+nohup does.
 """
 
 import os
@@ -16,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from codegenie.eval.isolation.confinement import visible_paths  # noqa: E402 - beside the next two
-from tests.portfolio.proof.play import notice, unnoticed  # noqa: E402 - not an installed package
-from tests.portfolio.table import Restriction, read_portfolio  # noqa: E402 - likewise
+from tests.hostile.engine.noticing import notice, unnoticed  # noqa: E402 - not an installed package
+from tests.hostile.engine.table import Restriction, read_portfolio  # noqa: E402 - likewise
 
 OF_PACKAGES = {"packages-are-covered", "landlock-of-packages", "landlock-of-the-zygote"}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.portfolio.switching import play_without_defense
-from tests.portfolio.table import STORY, Scenario, read_portfolio
+from tests.hostile.engine.switching import play_without_defense
+from tests.hostile.engine.table import STORY, Scenario, read_portfolio
 
 PORTFOLIO = read_portfolio()
 STORIES = [scenario for scenario in PORTFOLIO.scenarios.values() if scenario.surface == STORY]

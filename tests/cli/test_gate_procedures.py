@@ -12,7 +12,7 @@ import pytest
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.models import RunOptions
 from codegenie.eval.runner import Runner
-from tests.hostile.workshop import ShiftedClock
+from tests.hostile.attackers.hostile_bench import ShiftedClock
 from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
 from tests.support.commands import environment, eval_argv
 from tests.support.logs import forge, record_files, record_run, wait_for_head

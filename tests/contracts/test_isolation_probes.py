@@ -9,8 +9,8 @@ from codegenie.eval.isolation.machine import LEAST_LANDLOCK_ABI
 from codegenie.eval.isolation.outside_view import seen_from_outside
 from codegenie.eval.isolation.proof import OF_CALLS, OF_ZYGOTES, STRONGEST_FIRST
 from codegenie.eval.isolation_proof import CONTROLLED_PROBES, OPEN_PROBES, REQUIRED_PROBES
-from tests.portfolio.proof.play import unnoticed
-from tests.portfolio.table import read_portfolio
+from tests.hostile.engine.noticing import unnoticed
+from tests.hostile.engine.table import read_portfolio
 from tests.support.proofs import CALL_PROBE, OUTSIDE, PROBE, TRIED
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/isolation.md").read_text(encoding="utf-8")

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.portfolio.confined.ground import CONFINED, set_the_ground
-from tests.portfolio.confined.rows import STOPPED, SUCCEEDS, Row, read_rows
-from tests.portfolio.confined.tools import TOOLS
-from tests.portfolio.matrix import PAGE, expected, section
-from tests.portfolio.table import ROOT
+from tests.hostile.engine.ground import CONFINED, set_the_ground
+from tests.hostile.engine.matrix import PAGE, expected, section
+from tests.hostile.engine.rows import STOPPED, SUCCEEDS, Row, read_rows
+from tests.hostile.engine.table import ROOT
+from tests.hostile.engine.tools import TOOLS
 
 ROWS = read_rows()
 SURFACES = sorted({row.surface for row in ROWS.values()})
@@ -96,7 +96,7 @@ def test_a_row_that_breaks_a_rule_is_found(
 
 def test_the_matrix_is_what_the_tables_say() -> None:
     written = PAGE.read_text(encoding="utf-8")
-    assert section(ROWS, expected(ROWS.values())) in written, "run `python -m tests.portfolio.matrix`"
+    assert section(ROWS, expected(ROWS.values())) in written, "run `python -m tests.hostile.engine.matrix`"
 
 
 def deeds() -> Iterator[Callable[..., object]]:

@@ -11,9 +11,9 @@ import pytest
 
 from codegenie.eval.fence import inspect_paths
 from codegenie.eval.models import RUNNER_CODES
-from tests.portfolio.page import PAGE, page
-from tests.portfolio.stage import ATTACKS, TWINS, set_the_stage
-from tests.portfolio.table import (
+from tests.hostile.engine.page import PAGE, page
+from tests.hostile.engine.stage import ATTACKS, TWINS, set_the_stage
+from tests.hostile.engine.table import (
     DRIVER,
     ROOT,
     SOURCE,
@@ -186,7 +186,7 @@ def test_scenarios_beyond_the_story_share_one_driver() -> None:
 
 
 def test_the_page_of_scenarios_is_what_the_tables_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.portfolio.page`"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.hostile.engine.page`"
 
 
 def test_there_are_at_least_sixty_scenarios() -> None:

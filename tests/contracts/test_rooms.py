@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from tests.portfolio.table import ROOT
+from tests.hostile.engine.table import ROOT
 
 MOST = 500
 

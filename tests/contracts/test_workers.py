@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.portfolio.stage import unmeasured
+from tests.hostile.engine.stage import unmeasured
 
 SUITE = """\
 import pathlib, time

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from codegenie.eval.errors import IsolationUnavailable
-from tests.hostile.workshop import HONEST
-from tests.portfolio.confined.census import all_gone, descendants
-from tests.portfolio.confined.ground import CONFINED, Ground, Plan, Played, set_the_ground
-from tests.portfolio.confined.rows import STOPPED, SUCCEEDS, WAYS, Row, Way, read_rows
+from tests.hostile.attackers.hostile_bench import HONEST
+from tests.hostile.engine.census import all_gone, descendants
+from tests.hostile.engine.ground import CONFINED, Ground, Plan, Played, set_the_ground
+from tests.hostile.engine.rows import STOPPED, SUCCEEDS, WAYS, Row, Way, read_rows
 from tests.support.benches import canonical_score
 from tests.support.sampling import one_machine, sampled
 

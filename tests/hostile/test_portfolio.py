@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.portfolio.stage import ATTACKS, TWINS, Outcome, set_the_stage
-from tests.portfolio.switching import play_without_defense
-from tests.portfolio.table import DRIVER, Scenario, read_portfolio
+from tests.hostile.engine.stage import ATTACKS, TWINS, Outcome, set_the_stage
+from tests.hostile.engine.switching import play_without_defense
+from tests.hostile.engine.table import DRIVER, Scenario, read_portfolio
 from tests.support.proved_once import set_up_and_proved_once
 from tests.support.sampling import one_machine
 

@@ -20,8 +20,8 @@ import pytest
 from codegenie.eval.isolation import launchers
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
-from tests.portfolio.stage import unmeasured
-from tests.portfolio.table import ROOT
+from tests.hostile.engine.stage import unmeasured
+from tests.hostile.engine.table import ROOT
 from tests.support.confinement import (
     a_launcher,
     children_of,

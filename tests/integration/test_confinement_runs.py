@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from codegenie.eval.models import IsolationClass
+from tests.hostile.engine.stage import unmeasured
+from tests.hostile.engine.table import ROOT
 from tests.integration.command import PROGRAM
-from tests.portfolio.stage import unmeasured
-from tests.portfolio.table import ROOT
 from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
 from tests.support.confinement import children_of, each_class, is_alive, parent_of, seconds_until, tree_below
 

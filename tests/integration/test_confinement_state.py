@@ -13,7 +13,7 @@ import pytest
 from codegenie.eval.isolation.confinement.namespaces import HOST_NAME, KINDS, USER
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
-from tests.portfolio.stage import unmeasured
+from tests.hostile.engine.stage import unmeasured
 from tests.support.confinement import (
     PATIENCE_SECONDS,
     a_launcher,

@@ -17,6 +17,7 @@ from codegenie.eval.models import BenchRunReport
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
 from codegenie.eval.suts.python import PythonSut
+from tests.hostile.engine.table import ROOT
 from tests.support.benches import (
     HONEST_RUBRIC,
     TASK_CLASS,
@@ -27,7 +28,7 @@ from tests.support.benches import (
     write_bench,
 )
 
-DEEDS = Path(__file__).with_name("agent_deeds.py")
+DEEDS = ROOT / "tests" / "hostile" / "attackers" / "agent_program.py"
 LONG_SECRET = "Zq7" * 30
 HONEST = ("a-first", "l-middle", "z-last")
 

@@ -9,8 +9,8 @@ import os
 import pytest
 
 from codegenie.eval.isolation.confinement import visible_paths
-from tests.portfolio.proof.play import notice
-from tests.portfolio.table import Edit, Switch, read_portfolio
+from tests.hostile.engine.noticing import notice
+from tests.hostile.engine.table import Edit, Switch, read_portfolio
 
 RESTRICTIONS = read_portfolio().restrictions
 

@@ -18,7 +18,7 @@ from codegenie.eval.errors import EvalError
 from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
-from tests.hostile.workshop import what_it_met
+from tests.hostile.attackers.hostile_bench import what_it_met
 from tests.support.benches import TASK_CLASS, right_answer, write_bench
 
 RUBRIC = """\

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 import codegenie
-from tests.portfolio.stage import unmeasured
-from tests.portfolio.table import ROOT
+from tests.hostile.engine.stage import unmeasured
+from tests.hostile.engine.table import ROOT
 
 # One for each worker, and none that the machine knows.
 _USER = 61777 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from codegenie.eval.models import BenchRunReport
-from tests.hostile.agent_deeds import agent_that, answers, measured, passed
-from tests.hostile.workshop import HONEST, HOSTILE, judged, run_cases, unless_the_run_ends
-from tests.portfolio.stage import Outcome, attack, environment, files_that_hold, twin
+from tests.hostile.attackers.hostile_bench import HONEST, HOSTILE, judged, run_cases, unless_the_run_ends
+from tests.hostile.attackers.in_process_agents import agent_that, answers, measured, passed
+from tests.hostile.engine.stage import Outcome, attack, environment, files_that_hold, twin
 from tests.support.benches import HONEST_RUBRIC
 
 MIB = 1 << 20

@@ -7,9 +7,9 @@ from typing import Any
 
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.suts.python import PythonSut
-from tests.hostile.rubric_deeds import daemon, still_beats
-from tests.hostile.workshop import HONEST, HOSTILE, judged, run_cases, unless_the_run_ends
-from tests.portfolio.stage import Outcome, attack, environment, files_that_hold, twin
+from tests.hostile.attackers.hostile_bench import HONEST, HOSTILE, judged, run_cases, unless_the_run_ends
+from tests.hostile.attackers.perfect_rubrics import daemon, still_beats
+from tests.hostile.engine.stage import Outcome, attack, environment, files_that_hold, twin
 from tests.support.benches import HONEST_RUBRIC, canonical_score
 from tests.support.commands import asked, write_agent
 

@@ -10,9 +10,16 @@ from typing import Any, NoReturn, cast
 
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.ports import SutCase, SutResult, SystemUnderTest
-from tests.hostile.agent_deeds import agent_that, answers, measured, passed
-from tests.hostile.workshop import HONEST, HOSTILE, judged, run_cases, unless_the_run_ends, what_it_met
-from tests.portfolio.stage import Outcome, attack, files_that_hold, twin
+from tests.hostile.attackers.hostile_bench import (
+    HONEST,
+    HOSTILE,
+    judged,
+    run_cases,
+    unless_the_run_ends,
+    what_it_met,
+)
+from tests.hostile.attackers.in_process_agents import agent_that, answers, measured, passed
+from tests.hostile.engine.stage import Outcome, attack, files_that_hold, twin
 from tests.support.benches import HONEST_RUBRIC, right_answer
 
 MIB = 1 << 20

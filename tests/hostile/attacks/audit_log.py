@@ -19,8 +19,16 @@ from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
 from codegenie.eval.system.clock import SystemClock
-from tests.hostile.workshop import ForeignAgent, ShiftedClock, advice, ask, policy_in, refused, units
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.hostile_bench import (
+    ForeignAgent,
+    ShiftedClock,
+    advice,
+    ask,
+    policy_in,
+    refused,
+    units,
+)
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import TASK_CLASS, right_answer, write_bench
 from tests.support.commands import environment, eval_argv
 from tests.support.logs import (

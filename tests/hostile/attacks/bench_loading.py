@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from codegenie.eval.bench.loading import load_task_class
-from tests.hostile.tampering import (
+from tests.hostile.attackers.changed_benches import (
     Agent,
     all_met,
     as_python_reads,
@@ -17,8 +17,8 @@ from tests.hostile.tampering import (
     met,
     undeserved,
 )
-from tests.hostile.workshop import answer_with, refused
-from tests.portfolio.stage import Outcome, attack, environment, twin
+from tests.hostile.attackers.hostile_bench import answer_with, refused
+from tests.hostile.engine.stage import Outcome, attack, environment, twin
 from tests.support.benches import TASK_CLASS, CaseFiles
 from tests.support.commands import call, eval_argv
 from tests.support.stub_benches import Edit, appended, digested, in_turn, prepended, replaced, written

@@ -12,9 +12,17 @@ from codegenie.eval.gate.deciding import load_policy
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.ports import SutCase, SutResult
 from codegenie.eval.registry import TaskClassRegistry, register_task_class
-from tests.hostile.tampering import SECRET, Agent, all_met, attempt, bench_with, met, undeserved
-from tests.hostile.workshop import ForeignAgent, refused
-from tests.portfolio.stage import Outcome, attack, files_that_hold, twin
+from tests.hostile.attackers.changed_benches import (
+    SECRET,
+    Agent,
+    all_met,
+    attempt,
+    bench_with,
+    met,
+    undeserved,
+)
+from tests.hostile.attackers.hostile_bench import ForeignAgent, refused
+from tests.hostile.engine.stage import Outcome, attack, files_that_hold, twin
 from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, write_bench
 from tests.support.commands import answered, call, eval_argv
 from tests.support.stub_benches import (

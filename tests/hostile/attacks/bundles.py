@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.hostile.workshop import ForeignAgent, ask
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.hostile_bench import ForeignAgent, ask
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import write_bench
 from tests.support.logs import record_run
 

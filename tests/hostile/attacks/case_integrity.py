@@ -7,8 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from codegenie.eval.ports import SutCase
-from tests.hostile.tampering import SECRET, Agent, all_met, attempt, bench_with, met, undeserved
-from tests.portfolio.stage import Outcome, attack, files_that_hold, twin
+from tests.hostile.attackers.changed_benches import (
+    SECRET,
+    Agent,
+    all_met,
+    attempt,
+    bench_with,
+    met,
+    undeserved,
+)
+from tests.hostile.engine.stage import Outcome, attack, files_that_hold, twin
 from tests.support.benches import TASK_CLASS, CaseFiles
 from tests.support.stub_benches import (
     Edit,

@@ -3,8 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from tests.hostile.workshop import ForeignAgent, ask, policy_in
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.hostile_bench import ForeignAgent, ask, policy_in
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, write_bench
 from tests.support.commands import answered, asked, call, environment, eval_argv, write_agent
 from tests.support.logs import record_run

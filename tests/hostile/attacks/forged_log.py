@@ -8,8 +8,8 @@ from typing import Any
 from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutCase, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner
-from tests.hostile.workshop import UNITS, ForeignAgent, advice, ask, policy_in, units
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.hostile_bench import UNITS, ForeignAgent, advice, ask, policy_in, units
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.support.logs import read_records, reckon, record_run, write_log
 from tests.support.working_directory import Said

@@ -9,8 +9,8 @@ from typing import Any
 
 from codegenie.eval.gate.deciding import load_policy
 from codegenie.eval.ports import SutCase
-from tests.hostile.workshop import refused, rubric_that_prints, run_hostile
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.hostile_bench import refused, rubric_that_prints, run_hostile
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import TASK_CLASS, right_answer, write_bench
 from tests.support.commands import call, environment, eval_argv
 from tests.support.logs import forge

@@ -18,8 +18,15 @@ from codegenie.eval.canonical import digest_json
 from codegenie.eval.models import RunOptions
 from codegenie.eval.runner import Runner
 from codegenie.eval.suts.builtin import NullSut
-from tests.hostile.workshop import HOSTILE, answer_with, judged, refused, rubric_that, run_hostile
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.hostile_bench import (
+    HOSTILE,
+    answer_with,
+    judged,
+    refused,
+    rubric_that,
+    run_hostile,
+)
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, write_bench
 from tests.support.commands import call, environment, eval_argv, run_argv
 from tests.support.logs import probes, read_records, record_run, verified, write_log

@@ -16,9 +16,9 @@ from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
-from tests.hostile.workshop import ForeignAgent, advice, ask, policy_in, right_about, units
-from tests.portfolio.stage import Outcome, attack, twin
-from tests.portfolio.table import ROOT
+from tests.hostile.attackers.hostile_bench import ForeignAgent, advice, ask, policy_in, right_about, units
+from tests.hostile.engine.stage import Outcome, attack, twin
+from tests.hostile.engine.table import ROOT
 from tests.support.benches import TASK_CLASS, write_bench
 from tests.support.commands import SOURCES, environment
 from tests.support.logs import StopAfter, read_records, record_run

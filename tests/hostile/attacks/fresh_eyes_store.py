@@ -16,8 +16,8 @@ from codegenie.eval.log import artifacts, disk
 from codegenie.eval.log.open_run import RecordedRun
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.runner import Runner
-from tests.hostile.workshop import ForeignAgent, judged, refused, rubric_that, written
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.hostile_bench import ForeignAgent, judged, refused, rubric_that, written
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.support.logs import record_run
 from tests.support.stores import tagged

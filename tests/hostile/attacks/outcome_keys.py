@@ -8,8 +8,8 @@ from unittest.mock import patch
 import codegenie
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
-from tests.hostile.workshop import ForeignAgent, ask
-from tests.portfolio.stage import Outcome, attack, twin, unmeasured
+from tests.hostile.attackers.hostile_bench import ForeignAgent, ask
+from tests.hostile.engine.stage import Outcome, attack, twin, unmeasured
 from tests.support.benches import TASK_CLASS, write_bench
 from tests.support.commands import call, eval_argv
 from tests.support.logs import read_records

@@ -11,8 +11,8 @@ from codegenie.eval.decoding import decode_json
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutCase
 from codegenie.eval.store.outcomes import OutcomeStore, Place
-from tests.hostile.workshop import ForeignAgent, advice, ask, policy_in, units
-from tests.portfolio.stage import Outcome, attack, environment, files_that_hold, twin
+from tests.hostile.attackers.hostile_bench import ForeignAgent, advice, ask, policy_in, units
+from tests.hostile.engine.stage import Outcome, attack, environment, files_that_hold, twin
 from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
 from tests.support.logs import forge, read_records, record_files, record_run
 from tests.support.stores import Bench, NotingSut, tagged

@@ -16,8 +16,8 @@ from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
-from tests.hostile.workshop import ForeignAgent, ask, policy_in, refused, right_about, units
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.hostile_bench import ForeignAgent, ask, policy_in, refused, right_about, units
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.support.logs import read_records, record_run, write_journal
 from tests.support.stores import Bench, NotingSut, tagged

@@ -10,7 +10,7 @@ from codegenie.eval.canonical import canonical_json
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutRunner
 from codegenie.eval.runner import Runner
-from tests.hostile.workshop import (
+from tests.hostile.attackers.hostile_bench import (
     UNITS,
     ForeignAgent,
     ShiftedClock,
@@ -21,7 +21,7 @@ from tests.hostile.workshop import (
     right_about,
     units,
 )
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
 from tests.support.logs import forge, record_files, record_run, stopped_run
 

@@ -10,8 +10,8 @@ from codegenie.eval.models import BenchScore, FailureMode, Severity, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.reporting.run_text import render_report
 from codegenie.eval.stopping import Stop
-from tests.hostile.workshop import ask
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.hostile_bench import ask
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support import gate
 from tests.support.benches import TASK_CLASS, write_bench
 from tests.support.commands import environment, eval_argv

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from codegenie.eval.runner import Runner
-from tests.hostile.workshop import ForeignAgent, ask
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.hostile_bench import ForeignAgent, ask
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import ECHO_RUBRIC, TASK_CLASS, write_bench
 from tests.support.dead_runs import measured
 from tests.support.logs import VERDICTS, StopAfter, read_records, record_run, stopped_run, write_journal

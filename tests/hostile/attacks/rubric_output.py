@@ -5,7 +5,7 @@ from pathlib import Path
 
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.ports import SutCase
-from tests.hostile.workshop import (
+from tests.hostile.attackers.hostile_bench import (
     HOSTILE,
     answer_with,
     judged,
@@ -16,7 +16,7 @@ from tests.hostile.workshop import (
     unless_the_run_ends,
     written,
 )
-from tests.portfolio.stage import Outcome, attack, files_that_hold, twin
+from tests.hostile.engine.stage import Outcome, attack, files_that_hold, twin
 
 PERFECT = written()
 NOTED = {"code": "answer.noted", "severity": "info", "detail": "seen"}

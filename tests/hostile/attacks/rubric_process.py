@@ -4,8 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.hostile.rubric_deeds import PERFECT, daemon, in_one_second, perfect, perfect_and, still_beats
-from tests.hostile.workshop import (
+from tests.hostile.attackers.hostile_bench import (
     HONEST,
     HOSTILE,
     judged,
@@ -15,7 +14,15 @@ from tests.hostile.workshop import (
     run_hostile,
     what_it_met,
 )
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.perfect_rubrics import (
+    PERFECT,
+    daemon,
+    in_one_second,
+    perfect,
+    perfect_and,
+    still_beats,
+)
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import CaseFiles
 from tests.support.busy_machine import busy_machine, one_processor
 

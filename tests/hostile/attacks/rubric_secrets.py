@@ -10,7 +10,7 @@ import pty
 import subprocess
 from pathlib import Path
 
-from tests.hostile.workshop import (
+from tests.hostile.attackers.hostile_bench import (
     HONEST,
     HOSTILE,
     judged,
@@ -19,7 +19,7 @@ from tests.hostile.workshop import (
     run_hostile,
     written,
 )
-from tests.portfolio.stage import Outcome, attack, environment, files_that_hold, twin
+from tests.hostile.engine.stage import Outcome, attack, environment, files_that_hold, twin
 from tests.support.benches import write_bench
 from tests.support.commands import environment as with_sources
 from tests.support.commands import run_argv, write_agent

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from codegenie.eval.ports import SutCase
-from tests.hostile.rubric_deeds import daemon, in_one_second, perfect, perfect_and, still_beats
-from tests.hostile.workshop import (
+from tests.hostile.attackers.hostile_bench import (
     HONEST,
     HOSTILE,
     judged,
@@ -23,7 +22,8 @@ from tests.hostile.workshop import (
     what_it_met,
     written,
 )
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.attackers.perfect_rubrics import daemon, in_one_second, perfect, perfect_and, still_beats
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support.benches import TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.support.commands import environment as with_sources
 from tests.support.commands import run_argv, write_agent

@@ -12,7 +12,7 @@ from codegenie.eval.bench.loading import load_task_class
 from codegenie.eval.models import RunOptions
 from codegenie.eval.ports import SutCase, SutFault, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner
-from tests.hostile.workshop import (
+from tests.hostile.attackers.hostile_bench import (
     POLICY,
     UNITS,
     ForeignAgent,
@@ -22,7 +22,7 @@ from tests.hostile.workshop import (
     refused,
     units,
 )
-from tests.portfolio.stage import Outcome, attack, twin
+from tests.hostile.engine.stage import Outcome, attack, twin
 from tests.support import gate
 from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.support.logs import StopAfter, record_run

@@ -9,8 +9,8 @@ from codegenie.eval.errors import EvalError
 from codegenie.eval.models import BenchRunReport, RunOptions
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
-from tests.portfolio.stage import Outcome, attack, environment
-from tests.portfolio.table import ROOT
+from tests.hostile.engine.stage import Outcome, attack, environment
+from tests.hostile.engine.table import ROOT
 
 BENCH_ROOT = ROOT / "tests" / "fixtures" / "bench"
 SECRET = "sk-ant-leak-do-not-print"

@@ -8,9 +8,9 @@ import random
 from pathlib import Path
 
 from tests.hostile.confined.smuggling import key_of, smuggled, told
-from tests.portfolio.confined.ground import Ground, Plan, Played, confined_attack
-from tests.portfolio.confined.tools import every_way, first_that_works, patiently
-from tests.portfolio.stage import Outcome
+from tests.hostile.engine.ground import Ground, Plan, Played, confined_attack
+from tests.hostile.engine.stage import Outcome
+from tests.hostile.engine.tools import every_way, first_that_works, patiently
 
 
 def _sources(count: int) -> list[str]:

@@ -4,8 +4,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.portfolio.confined.ground import Ground, Plan, confined_attack
-from tests.portfolio.stage import Outcome
+from tests.hostile.engine.ground import Ground, Plan, confined_attack
+from tests.hostile.engine.stage import Outcome
 from tests.support.ordinary_user import run_as_ordinary_user
 
 MIB = 1 << 20

@@ -6,10 +6,10 @@ import os
 import secrets
 from pathlib import Path
 
-from tests.portfolio.confined.ground import Ground, Plan, confined_attack
-from tests.portfolio.confined.neighbour import UNTOUCHED, neighbour, our_memory
-from tests.portfolio.confined.tools import system_call
-from tests.portfolio.stage import Outcome
+from tests.hostile.engine.ground import Ground, Plan, confined_attack
+from tests.hostile.engine.neighbour import UNTOUCHED, neighbour, our_memory
+from tests.hostile.engine.stage import Outcome
+from tests.hostile.engine.tools import system_call
 
 
 def reads_the_environment_of_the_harness(plan: Plan) -> str:

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from tests.portfolio.confined.census import descendants
-from tests.portfolio.confined.ground import Ground, Plan, confined_attack
-from tests.portfolio.confined.tools import first_that_works, system_call
-from tests.portfolio.stage import Outcome, files_that_hold
+from tests.hostile.engine.census import descendants
+from tests.hostile.engine.ground import Ground, Plan, confined_attack
+from tests.hostile.engine.stage import Outcome, files_that_hold
+from tests.hostile.engine.tools import first_that_works, system_call
 
 Seen = TypeVar("Seen")
 

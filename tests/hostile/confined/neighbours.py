@@ -6,11 +6,11 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.hostile.workshop import HONEST, what_it_met
-from tests.portfolio.confined.ground import Ground, Plan, confined_attack
-from tests.portfolio.confined.neighbour import neighbour
-from tests.portfolio.confined.tools import every_way, first_that_works, patiently, system_call
-from tests.portfolio.stage import Outcome
+from tests.hostile.attackers.hostile_bench import HONEST, what_it_met
+from tests.hostile.engine.ground import Ground, Plan, confined_attack
+from tests.hostile.engine.neighbour import neighbour
+from tests.hostile.engine.stage import Outcome
+from tests.hostile.engine.tools import every_way, first_that_works, patiently, system_call
 from tests.support.benches import canonical_score
 
 

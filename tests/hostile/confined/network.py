@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.portfolio.confined.ground import Ground, Plan, confined_attack
-from tests.portfolio.confined.tools import every_way
-from tests.portfolio.stage import Outcome
+from tests.hostile.engine.ground import Ground, Plan, confined_attack
+from tests.hostile.engine.stage import Outcome
+from tests.hostile.engine.tools import every_way
 
 STREAM, DATAGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pydantic
 
 from codegenie.eval import limits
-from tests.portfolio.confined.ground import Ground, Plan, confined_attack
-from tests.portfolio.confined.tools import first_that_works, patiently, system_call
-from tests.portfolio.stage import Outcome
+from tests.hostile.engine.ground import Ground, Plan, confined_attack
+from tests.hostile.engine.stage import Outcome
+from tests.hostile.engine.tools import first_that_works, patiently, system_call
 from tests.support.benches import TASK_CLASS
 
 

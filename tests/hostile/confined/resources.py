@@ -6,13 +6,13 @@ import subprocess
 import sys
 import time
 
-from tests.hostile.rubric_deeds import still_beats
-from tests.hostile.workshop import HONEST, what_it_met
-from tests.portfolio.confined.census import all_gone, census, descendants, state
-from tests.portfolio.confined.ground import Ground, Plan, confined_attack, rubric_of
-from tests.portfolio.confined.tools import first_that_works, system_call
-from tests.portfolio.stage import Outcome
-from tests.portfolio.table import ROOT
+from tests.hostile.attackers.hostile_bench import HONEST, what_it_met
+from tests.hostile.attackers.perfect_rubrics import still_beats
+from tests.hostile.engine.census import all_gone, census, descendants, state
+from tests.hostile.engine.ground import Ground, Plan, confined_attack, rubric_of
+from tests.hostile.engine.stage import Outcome
+from tests.hostile.engine.table import ROOT
+from tests.hostile.engine.tools import first_that_works, system_call
 from tests.support.benches import CaseFiles
 from tests.support.busy_machine import one_processor
 
@@ -209,7 +209,7 @@ import sys
 from pathlib import Path
 from tests.support.benches import CaseFiles
 from tests.hostile.confined.resources import has_work_to_do
-from tests.portfolio.confined.ground import Ground, rubric_of
+from tests.hostile.engine.ground import Ground, rubric_of
 room, isolation, spawn = sys.argv[1:]
 cases = [CaseFiles(name, fields={"rubric_wall_clock_seconds": 1}) for name in ("one", "two", "three")]
 rubric = rubric_of({case.case_id: has_work_to_do for case in cases}, {"work": 0.5})
@@ -366,7 +366,7 @@ _HARNESS = """\
 import sys
 from pathlib import Path
 from tests.hostile.confined.resources import stops_its_supervisor_and_stays
-from tests.portfolio.confined.ground import Ground
+from tests.hostile.engine.ground import Ground
 room, isolation, spawn = sys.argv[1:]
 cases = {"hostile": stops_its_supervisor_and_stays}
 Ground(Path(room), isolation, spawn).play_cases(cases, concurrency=1)

@@ -4,9 +4,9 @@ Both cases are judged by the same text, so what is smuggled is made up at run ti
 of the harness: the second case says what only the first one could have told it.
 """
 
-from tests.portfolio.confined.ground import Deed, Ground, Plan, confined_attack
-from tests.portfolio.confined.tools import every_way, patiently, system_call
-from tests.portfolio.stage import Outcome
+from tests.hostile.engine.ground import Deed, Ground, Plan, confined_attack
+from tests.hostile.engine.stage import Outcome
+from tests.hostile.engine.tools import every_way, patiently, system_call
 
 
 def smuggled(ground: Ground, tell: Deed, hear: Deed, plan: Plan | None = None) -> Outcome:

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.portfolio.confined.ground import Ground, Plan, confined_attack
-from tests.portfolio.confined.tools import every_way, patiently, system_call
-from tests.portfolio.stage import Outcome
+from tests.hostile.engine.ground import Ground, Plan, confined_attack
+from tests.hostile.engine.stage import Outcome
+from tests.hostile.engine.tools import every_way, patiently, system_call
 
 
 @contextmanager

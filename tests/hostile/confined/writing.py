@@ -5,11 +5,11 @@ import secrets
 import subprocess
 import sys
 
+from tests.hostile.attackers.hostile_bench import what_it_met
 from tests.hostile.confined.reading import private
-from tests.hostile.workshop import what_it_met
-from tests.portfolio.confined.ground import Ground, Plan, confined_attack
-from tests.portfolio.confined.tools import every_way, first_that_works, patiently, system_call
-from tests.portfolio.stage import Outcome, files_that_hold
+from tests.hostile.engine.ground import Ground, Plan, confined_attack
+from tests.hostile.engine.stage import Outcome, files_that_hold
+from tests.hostile.engine.tools import every_way, first_that_works, patiently, system_call
 
 
 def makes_something_outside(plan: Plan) -> str:

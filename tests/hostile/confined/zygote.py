@@ -2,10 +2,10 @@
 
 import os
 
-from tests.hostile.workshop import HONEST, what_it_met
-from tests.portfolio.confined.ground import Deed, Ground, Plan, Played, confined_attack, rubric_of
-from tests.portfolio.confined.tools import every_way, first_that_works, system_call
-from tests.portfolio.stage import Outcome
+from tests.hostile.attackers.hostile_bench import HONEST, what_it_met
+from tests.hostile.engine.ground import Deed, Ground, Plan, Played, confined_attack, rubric_of
+from tests.hostile.engine.stage import Outcome
+from tests.hostile.engine.tools import every_way, first_that_works, system_call
 from tests.support.benches import CaseFiles
 
 

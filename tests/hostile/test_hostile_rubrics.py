@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.models import BenchRunReport
-from tests.integration import rubric_attacks as attacks
+from tests.hostile.attackers import rubric_programs as attacks
 from tests.support.benches import canonical_score, outcome, run_bench, write_bench
 
 MALFORMED = "rubric.malformed_output"

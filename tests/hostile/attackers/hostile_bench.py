@@ -19,7 +19,7 @@ from codegenie.eval.models import BenchRunReport, BenchScore, RunOptions
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner
 from codegenie.eval.system.clock import SystemClock
-from tests.portfolio.stage import Outcome
+from tests.hostile.engine.stage import Outcome
 from tests.support.benches import TASK_CLASS, CaseFiles, canonical_score, right_answer, write_bench
 from tests.support.stores import NotingSut
 from tests.support.working_directory import Said

@@ -8,8 +8,8 @@ import signal
 import time
 from pathlib import Path
 
-from tests.hostile.workshop import HONEST, HOSTILE, judged, rubric_that, run_hostile, written
-from tests.portfolio.stage import Outcome
+from tests.hostile.attackers.hostile_bench import HONEST, HOSTILE, judged, rubric_that, run_hostile, written
+from tests.hostile.engine.stage import Outcome
 from tests.support.benches import CaseFiles
 
 PERFECT = f"""\

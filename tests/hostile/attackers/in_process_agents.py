@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from codegenie.eval.models import BenchRunReport
 from codegenie.eval.ports import SutCase, SystemUnderTest
-from tests.hostile.workshop import HONEST, HOSTILE, judged, run_cases
-from tests.portfolio.stage import Outcome
+from tests.hostile.attackers.hostile_bench import HONEST, HOSTILE, judged, run_cases
+from tests.hostile.engine.stage import Outcome
 from tests.support.benches import HONEST_RUBRIC, right_answer
 
 Deed = Any  # what an agent does on the hostile case: a function of the case, or of nothing that is typed

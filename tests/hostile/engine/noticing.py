@@ -9,10 +9,10 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.portfolio.switching import switched_source
-from tests.portfolio.table import Switch
+from tests.hostile.engine.switching import switched_source
+from tests.hostile.engine.table import TABLES, Switch
 
-UNNOTICED = Path(__file__).with_name("unnoticed.toml")
+UNNOTICED = TABLES / "proof" / "unnoticed.toml"
 PATIENCE_SECONDS = 120.0
 _OWN = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
 # What a user's shell may bring along, so that it is seen where it is inherited: a signal that is ignored, as

@@ -1,9 +1,9 @@
-"""Which attack meets which defense: the tables beside this file, as records.
+"""Which attack meets which defense: the tables of `tests/hostile/tables`, as records.
 
-Each `*.toml` here is one surface. A `[[switch]]` turns one defense off by an edit of the production code, and
-exactly one place must match; a `[[scenario]]` names the attack, the switch that it needs to succeed, the test
-that drives it and the typed outcome that it meets. A `[[restriction]]` is a switch of the confinement, with
-the tests that must all go red without it.
+Each `*.toml` there is one surface. A `[[switch]]` turns one defense off by an edit of the production code,
+and exactly one place must match; a `[[scenario]]` names the attack, the switch that it needs to succeed, the
+test that drives it and the typed outcome that it meets. A `[[restriction]]` is a switch of the confinement,
+with the tests that must all go red without it.
 """
 
 import tomllib
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "codegenie" / "eval"
+TABLES = ROOT / "tests" / "hostile" / "tables"
 STORY = "story"
 DRIVER = "tests/hostile/test_portfolio.py"
 
@@ -104,7 +105,7 @@ def read_portfolio() -> Portfolio:
     restrictions: list[Restriction] = []
     scenarios: list[Scenario] = []
     fixtures: list[Fixture] = []
-    for file in sorted(Path(__file__).parent.glob("*.toml")):
+    for file in sorted(TABLES.glob("*.toml")):
         table = tomllib.loads(file.read_text(encoding="utf-8"))
         switches += [_switch(row) for row in table.pop("switch", [])]
         restrictions += [_restriction(row) for row in table.pop("restriction", [])]

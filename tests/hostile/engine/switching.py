@@ -14,8 +14,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.portfolio.stage import Outcome, unmeasured
-from tests.portfolio.table import ROOT, SOURCE, Scenario, Switch
+from tests.hostile.engine.stage import Outcome, unmeasured
+from tests.hostile.engine.table import ROOT, SOURCE, Scenario, Switch
 
 # Far more than the slowest attack takes, and what a hanging one is given before its harm is certain.
 PATIENCE_SECONDS = 240.0
@@ -54,7 +54,7 @@ def play_without_defense(scenario: Scenario, switch: Switch, directory: Path) ->
     room = directory / "room"
     room.mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.portfolio.play", scenario.surface, scenario.name, str(room)],
+        [sys.executable, "-m", "tests.hostile.engine.play", scenario.surface, scenario.name, str(room)],
         cwd=ROOT,
         env=source.environment(),
         stdout=subprocess.PIPE,

@@ -21,9 +21,9 @@ from typing import Any
 
 from codegenie.eval.models import BenchRunReport, BenchScore, RunOptions
 from codegenie.eval.runner import Runner
-from tests.hostile.workshop import HONEST, HOSTILE, what_it_met
-from tests.portfolio.confined.tools import NUMBERS, TOOLS
-from tests.portfolio.stage import Outcome
+from tests.hostile.attackers.hostile_bench import HONEST, HOSTILE, what_it_met
+from tests.hostile.engine.stage import Outcome
+from tests.hostile.engine.tools import NUMBERS, TOOLS
 from tests.support.benches import TASK_CLASS, CaseFiles, canonical_score, right_answer, write_bench
 
 Plan = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Writes the matrix attack x class into docs/threat-model.md: python -m tests.portfolio.matrix.
+"""Writes the matrix attack x class into docs/threat-model.md: python -m tests.hostile.engine.matrix.
 
 It plays every attack in every class and writes down what each came to, so it takes some minutes and needs a
 machine that has every class. A cell that differs from the table is an error: the table says what is meant.
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from textwrap import TextWrapper
 
-from tests.portfolio.confined.ground import CONFINED, set_the_ground
-from tests.portfolio.confined.rows import CLASSES, STOPPED, SUCCEEDS, WAYS, Row, Way, read_rows
-from tests.portfolio.table import ROOT
+from tests.hostile.engine.ground import CONFINED, set_the_ground
+from tests.hostile.engine.rows import CLASSES, STOPPED, SUCCEEDS, WAYS, Row, Way, read_rows
+from tests.hostile.engine.table import ROOT
 
 PAGE = ROOT / "docs" / "threat-model.md"
-BEGIN = "<!-- matrix: written by `python -m tests.portfolio.matrix`, not by hand -->"
+BEGIN = "<!-- matrix: written by `python -m tests.hostile.engine.matrix`, not by hand -->"
 END = "<!-- end of the matrix -->"
 
 # How children are started in a class if nothing else is said.

@@ -1,11 +1,11 @@
-"""Plays one attack in this process: python -m tests.portfolio.play SURFACE SCENARIO ROOM."""
+"""Plays one attack in this process: python -m tests.hostile.engine.play SURFACE SCENARIO ROOM."""
 
 import json
 import sys
 from pathlib import Path
 
 import codegenie
-from tests.portfolio.stage import ATTACKS, set_the_stage
+from tests.hostile.engine.stage import ATTACKS, set_the_stage
 
 if __name__ == "__main__":
     surface, scenario, room = sys.argv[1:]

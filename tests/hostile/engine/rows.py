@@ -1,6 +1,7 @@
-"""What each attack of a rubric on its surroundings comes to, class by class: the tables beside this file.
+"""What each attack of a rubric on its surroundings comes to, class by class.
 
-Each `*.toml` here is one surface, and its attacks lie in the module of its name in `tests/hostile/confined`.
+Each `*.toml` in `tests/hostile/tables/confined` is one surface, and its attacks lie in the module of its name
+in `tests/hostile/confined`.
 A row says for every isolation class whether the attack succeeds in it. In `subprocess` it does: an attack
 that fails where nothing is in its way proves nothing. What differs from that, or gets through a stronger
 class, says why.
@@ -9,7 +10,8 @@ class, says why.
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+
+from tests.hostile.engine.table import TABLES
 
 CLASSES = ("subprocess", "landlock", "namespace")
 SUCCEEDS = "succeeds"
@@ -81,7 +83,7 @@ def read_rows() -> dict[str, Row]:
 
 
 def _rows() -> Iterator[Row]:
-    for file in sorted(Path(__file__).parent.glob("*.toml")):
+    for file in sorted((TABLES / "confined").glob("*.toml")):
         table = tomllib.loads(file.read_text(encoding="utf-8"))
         for row in table.pop("row"):
             yield Row(surface=file.stem, threats=tuple(row.pop("threats")), **row)

@@ -14,7 +14,7 @@ from codegenie.eval.errors import EvalError
 from codegenie.eval.models import BenchRunReport, RunOptions
 from codegenie.eval.ports import SutCase, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner
-from tests.portfolio.stage import Outcome
+from tests.hostile.engine.stage import Outcome
 from tests.support.benches import HONEST_RUBRIC, TASK_CLASS, CaseFiles, write_bench
 from tests.support.commands import call, environment, eval_argv
 from tests.support.stub_benches import Edit, in_turn

@@ -1,17 +1,17 @@
-"""Writes docs/reference/scenarios.md from the tables: python -m tests.portfolio.page."""
+"""Writes docs/reference/scenarios.md from the tables: python -m tests.hostile.engine.page."""
 
 from collections.abc import Iterator
 
-from tests.portfolio.table import ROOT, Scenario, read_portfolio
+from tests.hostile.engine.table import ROOT, Scenario, read_portfolio
 
 PAGE = ROOT / "docs" / "reference" / "scenarios.md"
 
 _HEAD = """\
 # Scenarios
 
-What the harness claims to defeat, attack by attack. Made by `python -m tests.portfolio.page` from the tables
-in `tests/portfolio/`, which the tests run: each attack meets what the table says, its benign twin passes, and
-with the defense switched off in a copy of the source the attack succeeds
+What the harness claims to defeat, attack by attack. Made by `python -m tests.hostile.engine.page` from the
+tables in `tests/hostile/tables/`, which the tests run: each attack meets what the table says, its benign twin
+passes, and with the defense switched off in a copy of the source the attack succeeds
 ([ADR-0018](../adr/0018-defenses-are-switched-off-in-a-copy.md)). `make mutants` flips every switch and shows
 which tests go red. Ids such as RO-04 are the rows of the threat catalog that a scenario came from.
 """
