@@ -1,4 +1,4 @@
-"""More that the reviewer found: the store, the lock of the log, and what is removed or hashed without end."""
+"""Stored outcomes that end a run, the lock of the log, and files that are removed or hashed without end."""
 
 import fcntl
 import json

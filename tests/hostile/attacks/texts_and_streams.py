@@ -1,4 +1,4 @@
-"""What a reviewer found who was told to break the harness by ways that are in no catalog."""
+"""Texts that have two readings, texts and streams that stop a command, and agents under another name."""
 
 import json
 import py_compile
