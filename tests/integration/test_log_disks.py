@@ -23,7 +23,7 @@ ONE_RECORD = """\
 import sys
 from pathlib import Path
 from codegenie.eval.log.disk import AuditLog
-from codegenie.eval.evidence import ExamFinished
+from codegenie.eval.log.records import ExamFinished
 from codegenie.eval.runner import SystemClock
 
 exam = ExamFinished(task_class="c", case_set_digest="0" * 64, rubric_digest="1" * 64, passed=True)

@@ -31,7 +31,7 @@ WRITER = """\
 import sys
 from pathlib import Path
 from codegenie.eval.log.disk import AuditLog
-from codegenie.eval.evidence import ExamFinished
+from codegenie.eval.log.records import ExamFinished
 from codegenie.eval.runner import SystemClock
 
 log = AuditLog(Path(sys.argv[1]), SystemClock())

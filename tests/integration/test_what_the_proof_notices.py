@@ -77,7 +77,7 @@ LOSSES = {
         "exec-interpreter",
     ),
     "a filter that refuses too much": (
-        Edit(f"{CONFINEMENT}/call_numbers.py", " sched_getaffinity:204:123", ""),
+        Edit(f"{CONFINEMENT}/syscall_numbers.py", " sched_getaffinity:204:123", ""),
         "free-calls",
     ),
     "a higher limit, in the one table that sets it": (
