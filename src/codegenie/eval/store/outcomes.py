@@ -23,7 +23,7 @@ from blake3 import blake3
 from codegenie.eval.canonical import canonical_json, digest_fields
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure
-from codegenie.eval.system.files import UnsafeTree, read_whole_file, replace_file, sync_path, write_private
+from codegenie.eval.system.files import UnsafeTree, make_file_once, read_whole_file, replace_file
 from codegenie.eval.system.folders import make_folder
 
 Kind = Literal["outputs", "scores"]
@@ -202,23 +202,10 @@ def _owners_key(directory: Path) -> bytes:
     try:
         if not os.path.lexists(path):
             make_folder(directory)
-            _make_key(path)
+            make_file_once(path, os.urandom(_KEY_BYTES))
         return _read_key(path)
     except OSError as error:
         raise _cannot_write(error, directory) from None
-
-
-def _make_key(path: Path) -> None:
-    """Write a new key, whole and synced, unless another process was faster."""
-    temporary = path.with_name(f".{_KEY}.{os.urandom(8).hex()}.tmp")
-    try:
-        write_private(str(temporary), [os.urandom(_KEY_BYTES)])
-        sync_path(temporary)
-        with suppress(FileExistsError):
-            os.link(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_path(path.parent)
 
 
 def _read_key(path: Path) -> bytes:

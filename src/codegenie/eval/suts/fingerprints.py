@@ -4,13 +4,12 @@ import ast
 import hashlib
 import os
 import warnings
-from contextlib import suppress
 from pathlib import Path
 
 from blake3 import blake3
 
 from codegenie.eval.errors import HarnessFailure, SutSpecInvalid
-from codegenie.eval.system.files import UnsafeTree, read_whole_file, sync_path, write_private
+from codegenie.eval.system.files import UnsafeTree, make_file_once, read_whole_file
 from codegenie.eval.system.folders import make_folder
 
 SALT = "salt"
@@ -38,7 +37,7 @@ def log_salt(directory: Path, *, create: bool) -> bytes | None:
         salt = read_whole_file(path, _SALT_BYTES)
         if salt is None and create:
             make_folder(directory)
-            _put(path)
+            make_file_once(path, os.urandom(_SALT_BYTES))
             salt = read_whole_file(path, _SALT_BYTES)
     except (OSError, UnsafeTree) as error:
         problem = getattr(error, "strerror", None) or f"it {getattr(error, 'problem', '')}"
@@ -48,20 +47,6 @@ def log_salt(directory: Path, *, create: bool) -> bytes | None:
             "the salt of the log is not whole", where=str(path), hint="restore it from a copy"
         )
     return salt
-
-
-def _put(path: Path) -> None:
-    """Make a salt that only its owner can read. If another run has made one meanwhile, that one is used."""
-    temporary = path.with_name(f".{SALT}.{os.urandom(8).hex()}.tmp")
-    try:
-        write_private(str(temporary), [os.urandom(_SALT_BYTES)])
-        sync_path(temporary)
-        with suppress(FileExistsError):
-            os.link(temporary, path)
-        sync_path(path.parent)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
 
 
 def syntax_digest(source: bytes) -> str | None:

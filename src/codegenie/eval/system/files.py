@@ -366,6 +366,13 @@ def replace_file(path: Path, content: bytes, *, durable: bool = True, private: b
         sync_path(path.parent)
 
 
+def make_file_once(path: Path, content: bytes) -> None:
+    """Make a private file, whole and on the disk, unless it is there or another process is faster."""
+    with written_beside(path, (content,)) as temporary, suppress(FileExistsError):
+        os.link(temporary, path)
+    sync_path(path.parent)
+
+
 def replace_file_in(directory: int, name: str, content: bytes) -> None:
     """Replace a file of an open directory completely or not at all; it is on disk when this returns."""
     temporary = f".{name}.{os.urandom(8).hex()}.tmp"
