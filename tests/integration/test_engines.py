@@ -8,7 +8,8 @@ import pytest
 
 from codegenie.eval.canonical import spelled
 from codegenie.eval.engines.local import LocalEngine
-from codegenie.eval.evidence import TrialEvidence, WorkItem
+from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.evidence import Answer, TrialEvidence, WorkItem
 from codegenie.eval.ports import MakeEngine, Measure
 from codegenie.eval.runner import Runner
 from tests.support.benches import ECHO_RUBRIC, write_bench
@@ -92,3 +93,35 @@ def test_a_work_item_names_the_plan_and_holds_nothing_of_the_caller(tmp_path: Pa
     item = WorkItem.model_validate_json(engines[0].sent[0])
     assert item.plan_digest == start["plan_digest"]
     assert (item.case.case_id, item.trial, item.asked_before, item.promised) == ("passed", 0, 0, None)
+
+
+def changed(evidence: TrialEvidence, **fields: object) -> TrialEvidence:
+    return evidence.model_copy(update=fields)
+
+
+LIES: dict[str, Callable[[TrialEvidence], list[TrialEvidence]]] = {
+    "another case": lambda evidence: [changed(evidence, case_id="nowhere")],
+    "another trial": lambda evidence: [changed(evidence, trial=7)],
+    "twice": lambda evidence: [evidence, evidence],
+    "a better one afterwards": lambda evidence: [
+        evidence,
+        changed(evidence, answer=Answer(passed=True, score=1.0)),
+    ],
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_evidence_that_an_engine_was_not_asked_for_ends_the_run(tmp_path: Path, lie: str) -> None:
+    class Lying(FarEngine):
+        async def measure(self, items: Iterable[WorkItem], keep: Callable[[TrialEvidence], None]) -> None:
+            def lied(evidence: TrialEvidence) -> None:
+                for said in LIES[lie](evidence):
+                    keep(said)
+
+            await super().measure(items, lied)
+
+    root = write_bench(tmp_path / "bench", ECHO_RUBRIC, cases=CASES)
+    with pytest.raises(HarnessFailure, match="without being asked for it"):
+        record_run(root, tmp_path / "runs", runner=Runner(engine=Lying))
+
+    assert [record["kind"] for record in read_records(tmp_path / "runs")] == ["run.started"]

@@ -4,7 +4,7 @@ import datetime as dt
 import os
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -280,36 +280,56 @@ class Runner:
         self, plan: RunPlan, parts: TrialParts, record: RunRecord, budget: Budget
     ) -> dict[TrialKey, TrialScore]:
         """Measure every planned trial that a dead run left open. Trials that do not start are cancelled."""
-        outcomes: dict[TrialKey, TrialScore] = {}
-
-        def count(evidence: TrialEvidence, score: TrialScore) -> None:
-            outcomes[evidence.case_id, evidence.trial] = score
-            self._progress.finished(evidence, score)
-
+        tally = _Tally(record, self._progress)
         # The cost of a dead run counts: resuming it does not start a new budget.
         for evidence in record.known.values():
             budget.charge(None if reused_outputs([evidence]) else evidence.cost_usd)
-            count(evidence, settled(evidence))
-
-        def keep(evidence: TrialEvidence) -> None:
-            # Settle first: evidence without a score must not be in the journal, which a resume reads.
-            score = settled(evidence)
-            record.keep(evidence)
-            count(evidence, score)
-
-        def items() -> Iterator[WorkItem]:
-            for case, trial in product(plan.cases, range(plan.options.trials)):
-                if parts.stop.requested:
-                    return
-                if (case.case_id, trial) not in outcomes:
-                    yield record.item(case, trial)
-
+            tally.count(evidence, settled(evidence))
         engine = self._engine(partial(run_trial, parts), plan.options.concurrency)
-        await engine.measure(items(), keep)
+        await engine.measure(tally.items(plan, parts.stop), tally.keep)
         for key in planned_trials(plan):
-            if key not in outcomes:
-                outcomes[key] = settled(cancelled_evidence(*key, parts.stop.reason))
-        return outcomes
+            if key not in tally.outcomes:
+                tally.outcomes[key] = settled(cancelled_evidence(*key, parts.stop.reason))
+        return tally.outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """Hands out the trials of a run, and keeps and counts the evidence that an engine gives back."""
+
+    record: RunRecord
+    progress: Progress
+    outcomes: dict[TrialKey, TrialScore] = field(default_factory=dict)
+    handed_out: set[TrialKey] = field(default_factory=set)
+
+    def items(self, plan: RunPlan, stop: Stop) -> Iterator[WorkItem]:
+        """Yield every trial without an outcome, until the run is to stop."""
+        for case, trial in product(plan.cases, range(plan.options.trials)):
+            if stop.requested:
+                return
+            if (case.case_id, trial) not in self.outcomes:
+                self.handed_out.add((case.case_id, trial))
+                yield self.record.item(case, trial)
+
+    def keep(self, evidence: TrialEvidence) -> None:
+        """Keep the one piece of evidence on a trial that was handed out. Raises HarnessFailure for others.
+
+        A second piece could be a better one, and evidence on another case is no part of this run.
+        """
+        key = evidence.case_id, evidence.trial
+        if key not in self.handed_out:
+            what = f"case {evidence.case_id}, trial {evidence.trial}"
+            raise HarnessFailure(f"the engine returned {what}, without being asked for it")
+        self.handed_out.remove(key)
+        # Settle first: evidence without a score must not be in the journal, which a resume reads.
+        score = settled(evidence)
+        self.record.keep(evidence)
+        self.count(evidence, score)
+
+    def count(self, evidence: TrialEvidence, score: TrialScore) -> None:
+        """Count the score of a trial and report it."""
+        self.outcomes[evidence.case_id, evidence.trial] = score
+        self.progress.finished(evidence, score)
 
 
 @dataclass(frozen=True, slots=True)
