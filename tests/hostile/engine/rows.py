@@ -31,6 +31,8 @@ class Row:
     namespace: str
     # In `namespace` with a fresh interpreter (`--spawn cold`), where that differs.
     cold: str = ""
+    # In `subprocess`, where the harness is not run by root: it is hidden from its own user (ADR-0025).
+    not_as_root: str = ""
     why: str = ""
     met: str = (
         "passed"  # what the hostile case meets where the attack is stopped: the attempt came to its end
@@ -45,6 +47,11 @@ class Row:
         """Return what the attack comes to in a class and by a way to start."""
         fresh = way == Way("namespace", "cold")
         return self.cold if fresh and self.cold else self.expected[way.isolation]
+
+    def comes_to_here(self, way: "Way", *, root: bool) -> str:
+        """Return the same for the user who runs the harness; the table and its page speak of root."""
+        hidden = way.isolation == "subprocess" and not root and self.not_as_root
+        return self.not_as_root if hidden else self.comes_to(way)
 
     @property
     def is_plain(self) -> bool:
