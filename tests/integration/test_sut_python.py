@@ -27,6 +27,9 @@ from tests.support.benches import (
     run_bench,
     write_bench,
 )
+from tests.support.sampling import one_worker
+
+pytestmark = one_worker(__name__)
 
 DEEDS = ROOT / "tests" / "hostile" / "attackers" / "agent_program.py"
 LONG_SECRET = "Zq7" * 30
@@ -241,6 +244,19 @@ def test_a_class_and_a_plain_function_are_systems_too(
     root = write_bench(tmp_path / "bench")
 
     assert run_bench(root, PythonSut(f"agent:{attribute}")).passed_count == 1
+
+
+def test_a_plain_function_may_run_an_event_loop_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agent.py").write_text(
+        "import asyncio\n\n\nasync def answer(case):\n    return {'answer': f'it is {case.case_id}'}\n\n\n"
+        "def solve(case):\n    return asyncio.run(answer(case))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    root = write_bench(tmp_path / "bench")
+
+    assert run_bench(root, PythonSut("agent:solve")).passed_count == 1
 
 
 def test_an_environment_larger_than_a_socket_arrives_whole(

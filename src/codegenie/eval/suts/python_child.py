@@ -6,14 +6,13 @@ This file is a program; it is run by path in its own process, and no module impo
 error belong to the system under test. The result has its own descriptor, so no printed text is taken for it.
 """
 
-import asyncio
 import hashlib
 import importlib
 import inspect
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -88,9 +87,19 @@ def _resolve(module: ModuleType, attribute: str) -> object:
     return found() if inspect.isclass(found) else found
 
 
-async def _answer(system: object, case: object) -> object:
+def _answer(system: object, case: object) -> object:
     result = system(case)  # type: ignore[operator]
-    return await result if inspect.isawaitable(result) else result
+    return _awaited(result) if inspect.isawaitable(result) else result
+
+
+def _awaited(result: Awaitable[object]) -> object:
+    # Half of the start of this program was this import, and a plain function has no use for it.
+    import asyncio
+
+    async def whole() -> object:
+        return await result
+
+    return asyncio.run(whole())
 
 
 def _write(descriptor: int, raw: bytes) -> None:
@@ -111,7 +120,7 @@ def _serve(request: dict[str, Any]) -> None:
     if request["case"] is None:
         _write(_RESULT, b"found")
         return
-    result = asyncio.run(_answer(system, SutCase(**request["case"])))
+    result = _answer(system, SutCase(**request["case"]))
     _write(_RESULT, encode_result(result))
 
 
