@@ -1,6 +1,8 @@
 """What every test shares: no run writes its log into the working tree, and coverage is measured once."""
 
+import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import coverage
@@ -25,7 +27,13 @@ def pytest_sessionfinish() -> None:
         measuring.save()
 
 
+@pytest.fixture(scope="session")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give a path for the log of each test. A run makes the directory: most tests run nothing."""
+    directory = tmp_path_factory.mktemp("logs")
+    return (directory / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _own_log(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory: Path = tmp_path_factory.mktemp("log")
-    monkeypatch.setattr("codegenie.eval.runner.DEFAULT_OUT_DIR", str(directory))
+def _own_log(logs: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codegenie.eval.runner.DEFAULT_OUT_DIR", str(next(logs)))

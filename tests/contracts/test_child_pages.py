@@ -14,6 +14,9 @@ import pytest
 from codegenie.eval.models import IsolationClass
 from tests.support.benches import TASK_CLASS, run_bench, write_bench
 from tests.support.commands import call, environment, eval_argv
+from tests.support.sampling import one_worker
+
+pytestmark = one_worker(__name__)
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIRE = (DOCS / "reference" / "rubric-wire.md").read_text(encoding="utf-8")

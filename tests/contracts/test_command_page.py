@@ -18,6 +18,9 @@ import pytest
 from codegenie.eval.verification import Difference
 from tests.support.benches import TASK_CLASS, write_bench
 from tests.support.commands import call, eval_argv
+from tests.support.sampling import one_worker
+
+pytestmark = one_worker(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")

@@ -16,6 +16,9 @@ import pytest
 from codegenie.eval.models import BenchRunReport
 from tests.hostile.attackers import rubric_programs as attacks
 from tests.support.benches import canonical_score, outcome, run_bench, write_bench
+from tests.support.sampling import one_worker
+
+pytestmark = one_worker(__name__)
 
 MALFORMED = "rubric.malformed_output"
 Attack = tuple[Callable[[], None], str | None, str | None]

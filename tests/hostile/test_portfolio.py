@@ -1,4 +1,7 @@
-"""Every scenario beyond the story, three times: with its defense, without it, and as its benign twin."""
+"""Every scenario beyond the story, three times: with its defense, without it, and as its benign twin.
+
+`make test` plays them with their defense; `make test-all` without it too.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -68,6 +71,7 @@ def test_the_benign_twin_passes(scenario: Scenario, twin_of: Callable[[Scenario]
     assert Outcome(outcome.met, outcome.harm) == Outcome(scenario.twin)
 
 
+@pytest.mark.all_ways
 @every_scenario
 def test_an_attack_succeeds_without_its_defense(scenario: Scenario, tmp_path: Path) -> None:
     outcome = play_without_defense(scenario, PORTFOLIO.switches[scenario.defense], tmp_path)

@@ -15,6 +15,9 @@ import codegenie
 import codegenie.eval
 from scripts.build_wheel import build, copy_inputs, declared_version
 from scripts.interpreters import VERSIONS
+from tests.support.sampling import one_worker
+
+pytestmark = one_worker(__name__)
 
 USER_PROGRAM = """\
 from typing import assert_type

@@ -24,8 +24,9 @@ if os.path.exists("expected/hang.txt"):
     time.sleep(280)
 print('{"passed": true, "score": 1, "breakdown": {}, "failure_modes": []}')
 """
-# A second and more: an ordinary case of a busy machine sleeps for less.
-LOOKS = 200
+# A second and more: an ordinary case of a busy machine sleeps for less. A look at all processes costs a
+# processor milliseconds, so there are few of them.
+LOOKS, PAUSE = 25, 0.05
 SLEEPS, REST = "b-sleeps", ("a-first", "c-then", "d-last")
 
 
@@ -63,9 +64,8 @@ def a_run(isolation: IsolationClass, directory: Path) -> "Iterator[tuple[subproc
     try:
         # The case that sleeps is there when one copy does nothing else for as long as no other would.
         found: list[int] = []
-        assert seconds_until(lambda: sleeping(process.pid, found), patience=240) is not None, (
-            "never under way"
-        )
+        under_way = seconds_until(lambda: sleeping(process.pid, found), patience=240, pause=PAUSE)
+        assert under_way is not None, "never under way"
         yield process, found[-1]
     finally:
         process.kill()

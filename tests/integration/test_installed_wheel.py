@@ -14,6 +14,9 @@ import pytest
 
 from tests.support.benches import TASK_CLASS, write_bench
 from tests.support.commands import answered
+from tests.support.sampling import one_worker
+
+pytestmark = one_worker(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,6 +18,9 @@ import pytest
 
 from tests.integration.command import keepers_for, wait_until, working_below
 from tests.support.benches import write_bench
+from tests.support.sampling import one_worker
+
+pytestmark = one_worker(__name__)
 
 FAILURES = 500
 HARNESS = """\

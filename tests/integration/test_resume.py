@@ -16,9 +16,12 @@ from codegenie.eval.canonical import canonical_json
 from tests.support.benches import write_bench
 from tests.support.commands import answered, asked, call, environment, eval_argv, run_argv, write_agent
 from tests.support.logs import Journaled, journaled, read_records, verified
+from tests.support.sampling import one_worker, sampled
+
+pytestmark = one_worker(__name__)
 
 CASES = [f"case-{number:02d}" for number in range(12)]
-KILLS = 25
+KILLS = (8, 25)
 CONCURRENCY = 2
 
 SLOW_RUBRIC = """\
@@ -99,18 +102,19 @@ def phase(log: Path) -> str:
     return f"{done * 4 // len(CASES)}/4 of the trials" if done < len(CASES) else "all trials, no finish"
 
 
+@pytest.mark.parametrize("kills", sampled(KILLS, min(KILLS).__eq__))
 def test_a_run_killed_at_any_moment_resumes_to_the_same_report(
-    place: Workplace, capsys: pytest.CaptureFixture[str]
+    place: Workplace, kills: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chance = random.Random(20261115)  # noqa: S311 - moments, not secrets
     phases: Counter[str] = Counter()
-    for number in range(KILLS):
-        phases[killed_and_resumed(place, f"kill-{number}", chance.uniform(0, place.seconds))] += 1
+    for number in range(kills):
+        phases[killed_and_resumed(place, f"kill-{number}-of-{kills}", chance.uniform(0, place.seconds))] += 1
     with capsys.disabled():
-        print(f"\n{KILLS} kills over {place.seconds:.2f} s:")  # noqa: T201 - the figure is the point
+        print(f"\n{kills} kills over {place.seconds:.2f} s:")  # noqa: T201 - the figure is the point
         for name, count in sorted(phases.items()):
             print(f"  {name:22} {'#' * count} {count}")  # noqa: T201
-    assert phases.total() == KILLS
+    assert phases.total() == kills
     assert len(phases) > 2, "the kills hit different phases"
 
 

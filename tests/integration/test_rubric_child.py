@@ -11,6 +11,9 @@ import pytest
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.system.supervisor import real_interpreter
 from tests.support.benches import CaseFiles, outcome, run_bench, write_bench
+from tests.support.sampling import one_worker
+
+pytestmark = one_worker(__name__)
 
 PERFECT = 'print(\'{"passed": true, "score": 1, "breakdown": {}, "failure_modes": []}\')\n'
 

@@ -19,6 +19,9 @@ from codegenie.eval.models import BenchRunReport
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutResult, SystemUnderTest
 from codegenie.eval.suts.in_process import InProcessSut
 from tests.support.benches import CaseFiles, canonical_score, outcome, right_answer, run_bench, write_bench
+from tests.support.sampling import one_worker
+
+pytestmark = one_worker(__name__)
 
 ODD, HONEST = "m-odd", ("a-first", "z-last")
 ANSWER = {"answer": f"it is {ODD}"}

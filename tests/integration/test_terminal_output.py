@@ -12,7 +12,10 @@ import pytest
 from codegenie.eval.cli import run_command_line
 from tests.integration.command import PROGRAM, run
 from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.sampling import one_worker
 from tests.support.terminal import HOSTILE, OWN_SEQUENCE, STEERING, on_a_terminal
+
+pytestmark = one_worker(__name__)
 
 RUBRIC = f"""\
 import json, sys

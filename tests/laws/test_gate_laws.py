@@ -15,6 +15,7 @@ from codegenie.eval.gate.verdict import PromotionGate, PromotionVerdict, units_n
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.models import BenchRunReport, BenchScore, Selection
 from tests.support.gate import NOW, bench, cases, codes, evidence, judged, look, report, scored, started
+from tests.support.sampling import sampled
 
 # The decisions are made once, and by one worker.
 pytestmark = pytest.mark.xdist_group("decisions of the gate")
@@ -71,7 +72,7 @@ def chance_to_pass(passes: list[bool], share: float) -> float:
     )
 
 
-@pytest.mark.parametrize("alpha", LEVELS)
+@pytest.mark.parametrize("alpha", sampled(LEVELS, (0.05).__eq__))
 @pytest.mark.parametrize("number", range(len(THRESHOLDS)))
 def test_an_agent_below_the_threshold_is_passed_at_most_as_often_as_the_policy_says(
     alpha: float, number: int

@@ -203,13 +203,15 @@ def tree_below(number: int) -> list[int]:
     return [*found, *(below for child in found for below in tree_below(child))]
 
 
-def seconds_until(condition: Callable[[], object], patience: float = 30.0) -> float | None:
+def seconds_until(
+    condition: Callable[[], object], patience: float = 30.0, pause: float = 0.005
+) -> float | None:
     """Wait for something to become true; return how long that took, None if it did not."""
     began = time.monotonic()
     while time.monotonic() - began < patience:
         if condition():
             return time.monotonic() - began
-        time.sleep(0.005)
+        time.sleep(pause)
     return None
 
 

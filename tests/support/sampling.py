@@ -15,6 +15,11 @@ Value = TypeVar("Value")
 one_machine = pytest.mark.xdist_group("machine")
 
 
+def one_worker(module: str) -> pytest.MarkDecorator:
+    """Return the mark of a module whose fixtures are expensive: one worker runs it, and makes them once."""
+    return pytest.mark.xdist_group(module)
+
+
 def sampled(
     values: Iterable[Value], in_every_run: Callable[[Value], bool], name: Callable[[Value], str] = str
 ) -> list[Any]:
