@@ -68,9 +68,7 @@ def test_a_bundle_is_verified_and_judged_where_there_is_nothing_but_itself_and_t
     assert (checked.code, checked.document["not_checked"]) == (0, [])
     assert checked.document["rescored"] == UNITS
     assert (verdict.code, verdict.document["verdict"]) == (0, "sufficient")
-    assert (
-        '--- case-00#0 "diff" as the agent wrote it; nobody has checked it\n| --- a\n| +++ b\n' in shown.out
-    )
+    assert '--- case-00#0 "diff" as the agent wrote it; it was not checked\n| --- a\n| +++ b\n' in shown.out
     assert sorted(path.name for path in elsewhere.directory.iterdir()) == [
         "bench",
         "claim",
@@ -104,7 +102,7 @@ def test_a_bundle_holds_the_later_looks_too(desk: Desk) -> None:
     assert desk.verdict("--expect-head", head).code == 0
     assert desk.verdict("--expect-head", head, "--out", "run.zip").refusal == (3, "ChainTamperDetected")
     text = desk.ask("promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "run.zip", "--run", first)
-    assert (text.code, "looks after it was made" in text.out) == (0, True)
+    assert (text.code, "does not hold looks made after it" in text.out) == (0, True)
     assert desk.ask("show", first, "--out", "run.zip").code == 0
     assert desk.ask("export", "latest", "--out", "run.zip", "-o", "again.zip").code == 0
 
@@ -382,6 +380,6 @@ def test_a_refusal_says_what_is_wrong_with_the_bundle_and_where(desk: Desk, bund
     said = desk.ask("verify", "--out", "run.zip")
 
     assert said.code == DecodingRefused.exit_code
-    assert "holds '../escaped', which belongs to no log" in said.err
+    assert "holds '../escaped', which is not part of a log" in said.err
     assert "where: run.zip" in said.err
     assert desk.ask("promote-verdict", TASK_CLASS, "--tier", "bronze", "--out", "run.zip").code == 2

@@ -45,7 +45,10 @@ def test_pruning_names_journals_and_removes_those_that_no_open_run_needs(desk: D
         said = desk.ask("cache", "prune", "--json").document
     assert said["journals"] == {"open-1": "open", "unknown-1": "young", last: "removed"}
     assert [path.exists() for path in (needed, young, finished, running)] == [True, True, False, True]
-    assert "journal open-1: its run is open; the same command takes it up" in desk.ask("cache", "prune").out
+    assert (
+        "journal open-1: kept, since its run has not finished; the same command resumes it"
+        in desk.ask("cache", "prune").out
+    )
 
 
 def test_pruning_removes_nothing_beside_a_log_that_does_not_hold(desk: Desk) -> None:

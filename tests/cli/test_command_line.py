@@ -140,7 +140,11 @@ def broken(error: BaseException) -> click.Command:
         (ZeroDivisionError("a \x1b[2J bug"), 4, "internal error: ZeroDivisionError: a \ufffd[2J bug"),
         (RecursionError(), 4, "internal error: RecursionError"),
         (MemoryError(), 4, "internal error: MemoryError"),
-        (PermissionError(13, "Permission denied", "x\ny"), 4, "the system refuses: Permission denied"),
+        (
+            PermissionError(13, "Permission denied", "x\ny"),
+            4,
+            "the operating system reports an error: Permission denied",
+        ),
         (BenchCaseLoadError("two\nlines \x9b", where="a\x1bb"), 2, "two lines \ufffd"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (click.Abort(), 130, "interrupted"),

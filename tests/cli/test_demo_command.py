@@ -23,9 +23,9 @@ def test_the_demo_shows_runs_verdicts_and_both_refusals_on_two_screens(tmp_path:
     assert len(lines) <= 60
     assert [line[:2] for line in lines if line[:1].isdigit()] == ["1.", "2.", "3.", "4."]
     assert sum(line.startswith("bronze           insufficient") for line in lines) == 2
-    assert "  no_agent: oracle is the harness's own: it shows what the bench can show" in lines
+    assert "  no_agent: oracle is part of the harness: its runs test the bench, not an agent" in lines
     assert first.startswith("exit 3: case 'requests-2-31-0' has changed: its digest is ")
-    assert second == "exit 3: 00000001.json does not hold: mean_score is 0.0, but the answers give 1.0"
+    assert second == "exit 3: 00000001.json fails verification: mean_score is 0.0, but the answers give 1.0"
 
 
 def test_the_demo_says_the_same_as_one_document(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_a_forged_log_with_consistent_hashes_is_found_out_by_its_numbers(
     said = desk.ask("verify")
 
     assert said.code == 3
-    assert said.out.startswith("NOT VERIFIED  00000001.json does not hold: ")
+    assert said.out.startswith("NOT VERIFIED  00000001.json fails verification: ")
     assert "where         00000001.json\n" in said.out
 
 
@@ -218,7 +218,9 @@ def test_a_clock_that_went_back_is_told_and_is_no_error(desk: Desk) -> None:
     said = desk.ask("verify", "--json")
 
     assert said.code == 0
-    assert [note for note in said.document["notes"] if "the clock went back: from 00000001.json" in note]
+    assert [
+        note for note in said.document["notes"] if "the clock went back: 1 record from 00000001.json" in note
+    ]
 
 
 # The bench.
@@ -362,7 +364,7 @@ def test_outputs_that_are_gone_are_not_taken_for_rescored(desk: Desk) -> None:
     said = desk.ask("verify", "--rescore", "--json")
 
     assert (said.code, said.document["ok"]) == (4, False)
-    assert "its outputs are gone" in said.document["reason"]
+    assert "its outputs are missing" in said.document["reason"]
     assert (said.document["rescored"], said.document["not_rescored"]) == (0, UNITS)
     assert said.document["not_checked"] == ["artifacts", "rescore"]
 

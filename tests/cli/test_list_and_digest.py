@@ -97,7 +97,8 @@ def test_a_class_of_ones_own_wins_over_a_shipped_one_and_that_is_said(bench: Pat
     captured = capsys.readouterr()
     assert captured.out == "12 current\n"
     assert (
-        captured.err == f"codegenie: {own} is used; the task class of this name that codegenie ships is not\n"
+        captured.err
+        == f"codegenie: {own} is used, and not the task class of the same name that codegenie ships\n"
     )
     assert said(capsys, "list")[1][0] == "dependency-pin  12 cases; minimum bronze 8"
 
@@ -147,7 +148,7 @@ def test_a_stale_digest_is_exit_3_and_a_missing_or_extra_one_exit_2(bench: Path,
     appended(f"cases/{CASE}/case.toml", "# changed\n")(bench)
     code, lines = said(capsys, "digest", NAME)
     assert (code, lines[0]) == (3, f"stale    {CASE}")
-    assert lines[-1] == "look at what changed; if it was meant, run this again with --write"
+    assert lines[-1] == "look at what changed; if the change is intended, run this again with --write"
 
 
 def test_digests_are_written_and_then_current(bench: Path, capsys: Capture) -> None:

@@ -37,7 +37,7 @@ COMMANDS = [
         ("0 of 1 cases", True),
         ("1 blocked cases: a", True),
         ("1 SUT faults", True),
-        ("1 unit; no result of fewer than 5", False),
+        ("the run has 1 unit; at least 5 must pass", False),
         ("11 units", False),
         ("0.1 units", False),
         ("1 class", False),

@@ -63,7 +63,7 @@ def test_a_beginning_of_two_runs_and_an_unknown_run_are_refused(desk: Desk) -> N
     for name in (desk.run_id[:3], "nothing", "", "../..", "00000001"):
         assert desk.ask("show", name, "--json").refusal == (4, "NotMeasured")
     assert "2 runs begin with it" in desk.ask("show", desk.run_id[:3]).err
-    assert "the log does not know it" in desk.ask("show", "nothing").err
+    assert "the log has no such run" in desk.ask("show", "nothing").err
 
 
 def test_a_case_is_shown_with_its_verdict_its_cost_and_what_can_be_looked_at(desk: Desk) -> None:
@@ -98,7 +98,7 @@ def test_what_an_agent_calls_its_diff_is_shown_as_its_own_words(desk: Desk) -> N
     assert desk.ask("show", "latest", "case-00", "--diff").out.splitlines() == [
         "--- case-00#0 change, computed from the input and the output",
         "the output names no files, so nothing is changed",
-        '--- case-00#0 "diff" as the agent wrote it; nobody has checked it',
+        '--- case-00#0 "diff" as the agent wrote it; it was not checked',
         "| --- a",
         "| +++ b",
         "--- case-00#0 what else the agent returned",
@@ -147,7 +147,7 @@ def test_a_change_is_computed_and_a_lie_about_it_is_the_agents(lied_to: Desk) ->
     assert text == [
         "--- case-00#0 change, computed from the input and the output",
         *CHANGE,
-        '--- case-00#0 "diff" as the agent wrote it; nobody has checked it',
+        '--- case-00#0 "diff" as the agent wrote it; it was not checked',
         "| --- a/README",
         "| +++ b/README",
         "| --- case-00#0 change, computed from the input and the output",

@@ -288,13 +288,13 @@ def test_a_run_that_ended_early_says_which_command_takes_it_up(desk: Desk) -> No
     ended = desk.run("right", "--no-cache", "--max-cost-usd", "1")
     assert ended.code == 4
     ending = (
-        "the run is not finished, since its cost cap is reached: the same command without --no-cache and with"
-        " a higher --max-cost-usd takes it up where it stopped"
+        "the run is not finished, since it has reached its cost cap: the same command without --no-cache and"
+        " with a higher --max-cost-usd resumes it where it stopped"
     )
     assert ending in ended.out
     assert "cost at least 1.00 USD" in ended.out
     more = desk.run("right", "--max-cost-usd", "2").out
-    assert "the same command with a higher --max-cost-usd takes it up where it stopped" in more
+    assert "the same command with a higher --max-cost-usd resumes it where it stopped" in more
     assert "cost at least 2.00 USD" in more
     assert desk.run("right").code == 0
     found = desk.ask("verify", "--json").document
@@ -363,4 +363,4 @@ def test_the_harness_own_agents_are_told_apart_from_agents(tmp_path: Path, desk:
     said = desk.ask("promote-verdict", TASK_CLASS, "--tier", "bronze", *out)
 
     assert said.code == 1
-    assert "  no_agent: oracle is the harness's own: it shows what the bench can show\n" in said.out
+    assert "  no_agent: oracle is part of the harness: its runs test the bench, not an agent\n" in said.out

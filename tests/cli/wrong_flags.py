@@ -196,16 +196,22 @@ PROJECT_FILES = [
     _file("nested 10,000 deep", _project("codegenie = " + "[" * 10_000), "is not TOML"),
     _file("with a dotted key of 100 KB", _project("codegenie" + ".a" * 50_000), "more than 512 dots"),
     _file(
-        "of a tebibyte", lambda bench: sparse(1 << 40)(bench.parents[1] / "pyproject.toml"), "no regular file"
+        "of a tebibyte",
+        lambda bench: sparse(1 << 40)(bench.parents[1] / "pyproject.toml"),
+        "not a regular file",
     ),
     _file(
         "that is a link to itself",
         lambda bench: (bench.parents[1] / "pyproject.toml").symlink_to("pyproject.toml"),
         "cannot read pyproject.toml",
     ),
-    _file("that is a pipe", lambda bench: os.mkfifo(bench.parents[1] / "pyproject.toml"), "no regular file"),
     _file(
-        "that is a directory", lambda bench: (bench.parents[1] / "pyproject.toml").mkdir(), "no regular file"
+        "that is a pipe", lambda bench: os.mkfifo(bench.parents[1] / "pyproject.toml"), "not a regular file"
+    ),
+    _file(
+        "that is a directory",
+        lambda bench: (bench.parents[1] / "pyproject.toml").mkdir(),
+        "not a regular file",
     ),
 ]
 

@@ -76,10 +76,20 @@ REGISTRATIONS = [
         _decorated("@register", "@os.register"),
         "exactly one @register_task_class",
     ),
-    _registration("of a class with a base", _decorated("class Stub", "class Stub(Base)"), "'Stub' is more"),
-    _registration("of a class with code", _decorated('"""Say."""', "x = open('x')"), "'Stub' is more"),
     _registration(
-        "of a function with code", _decorated("class Stub", "def stub(a=print())"), "'stub' is more"
+        "of a class with a base",
+        _decorated("class Stub", "class Stub(Base)"),
+        "'Stub' has bases or parameters, or holds more",
+    ),
+    _registration(
+        "of a class with code",
+        _decorated('"""Say."""', "x = open('x')"),
+        "'Stub' has bases or parameters, or holds more",
+    ),
+    _registration(
+        "of a function with code",
+        _decorated("class Stub", "def stub(a=print())"),
+        "'stub' has bases or parameters, or holds more",
     ),
     _registration("of another directory", _options('bench_path=".."'), "bench_path is not"),
     _registration("of a computed directory", _options('bench_path=Path("/etc")'), "bench_path is not"),
@@ -101,7 +111,9 @@ REGISTRATIONS = [
         "from 1 to 100000",
     ),
     _registration(
-        "with a tier twice", _options('min_cases_for_promotion={"a": 1, "a": 2}'), "name of its own"
+        "with a tier twice",
+        _options('min_cases_for_promotion={"a": 1, "a": 2}'),
+        "literal name, or appears twice",
     ),
     _registration(
         "with control characters in a tier",

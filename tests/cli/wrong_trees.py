@@ -91,7 +91,7 @@ TREES = [
         lambda bench: sparse(1 << 40)(case_of(bench) / "input/big"),
         "is larger than 33554432",
     ),
-    bad_case("of many large files", _many_large_files, "over 134217728 bytes"),
+    bad_case("of many large files", _many_large_files, "larger than 134217728 bytes"),
     bad_case(
         "with a file beside its parts",
         lambda bench: (case_of(bench) / "x").touch(),

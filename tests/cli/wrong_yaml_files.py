@@ -79,7 +79,7 @@ TAXONOMIES = [
     _modes(
         "with an escape in a code", _mode('"\\e[2J": {severity: info, description: d}\n'), "does not match"
     ),
-    _modes("that lowers a code of ours", replaced(MODES, "block", "info"), "always blocks"),
+    _modes("that lowers a code of ours", replaced(MODES, "block", "info"), "its severity must be block"),
     _modes(
         "that leaves out a code of ours",
         replaced(MODES, "sut.timeout:", "timeout:"),

@@ -47,8 +47,9 @@ def offenders(keeps_the_rule: Callable[[Row], bool]) -> list[str]:
 def speaks_in_two_words_and_names_its_threats(row: Row) -> bool:
     words = set(row.expected.values()) <= {SUCCEEDS, STOPPED}
     cold = row.cold in {"", SUCCEEDS, STOPPED} - {row.namespace}
+    not_as_root = row.not_as_root in {"", SUCCEEDS, STOPPED} - {row.subprocess}
     threats = [bool(re.fullmatch(r"[A-Z]{2}-\d\d", threat)) for threat in row.threats]
-    return words and cold and bool(threats) and all(threats)
+    return words and cold and not_as_root and bool(threats) and all(threats)
 
 
 def says_why_exactly_if_it_does_not_go_without_saying(row: Row) -> bool:
@@ -77,6 +78,8 @@ BAD_ROWS = [
     (speaks_in_two_words_and_names_its_threats, {"landlock": "perhaps"}),
     (speaks_in_two_words_and_names_its_threats, {"cold": STOPPED}),
     (speaks_in_two_words_and_names_its_threats, {"cold": "perhaps"}),
+    (speaks_in_two_words_and_names_its_threats, {"not_as_root": SUCCEEDS}),
+    (speaks_in_two_words_and_names_its_threats, {"not_as_root": "perhaps"}),
     (speaks_in_two_words_and_names_its_threats, {"threats": ()}),
     (speaks_in_two_words_and_names_its_threats, {"threats": ("RO-04", "RO-4")}),
     (says_why_exactly_if_it_does_not_go_without_saying, {"why": "a reason for what is plain"}),
@@ -97,6 +100,17 @@ def test_a_row_that_breaks_a_rule_is_found(
 def test_the_matrix_is_what_the_tables_say() -> None:
     written = PAGE.read_text(encoding="utf-8")
     assert section(ROWS, expected(ROWS.values())) in written, "run `python -m tests.hostile.engine.matrix`"
+
+
+def test_the_matrix_says_which_attacks_succeed_only_if_root_runs_the_harness() -> None:
+    hidden = replace(PLAIN, name="hidden", attack="it looks in", not_as_root=STOPPED)
+    rows = {row.name: row for row in (PLAIN, hidden)}
+    text = section(rows, expected(rows.values()))
+    lines = text.splitlines()
+    assert "| it tries | RO-04 | **succeeds** | stopped | stopped |" in lines
+    assert "| it looks in | RO-04 | **succeeds** as root, otherwise stopped | stopped | stopped |" in lines
+    assert "Attacks that succeed in `subprocess` only if root runs the harness: 1. " in text
+    assert "only if root runs the harness" not in section({"plain": PLAIN}, expected([PLAIN]))
 
 
 def deeds() -> Iterator[Callable[..., object]]:

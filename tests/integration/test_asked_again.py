@@ -289,8 +289,8 @@ def test_an_output_that_is_there_no_longer_is_asked_for_again_and_that_is_said(
     (trial,) = read_records(tmp_path / "runs")[-1]["body"]["trials"]
     assert (sut.asked, trial["interrupted"]) == (["one#0"], 1)
     assert done.report.passed_count == 1
-    assert "one: what the agent produced is gone, and it is asked again" in done.notes
-    assert "trials that were asked for again after the run had been ended: 1" in done.notes
+    assert "one: the agent's output is missing from the store, and the agent is asked again" in done.notes
+    assert "trials that were asked for again, since the run had ended early: 1" in done.notes
     verified(tmp_path / "runs")
 
 
@@ -325,7 +325,7 @@ def test_who_changes_the_journal_of_a_run_that_is_under_way_is_named(tmp_path: P
 
     root = write_bench(tmp_path / "bench")
     done = record_run(root, log, Rewrites())
-    assert done.notes == ("somebody has changed the journal while the run was under way",)
+    assert done.notes == ("the journal was changed by another program during the run",)
     verified(log)
 
 

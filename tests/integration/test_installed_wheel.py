@@ -124,7 +124,7 @@ def test_the_fence_says_what_to_do_where_there_is_no_bench(user: NewUser) -> Non
     done = user.calls("fence")
 
     assert done.returncode == 2
-    assert done.stderr.splitlines()[0] == "codegenie: there is no bench/ to look at"
+    assert done.stderr.splitlines()[0] == "codegenie: there is no bench/ to check"
 
 
 @pytest.mark.parametrize("command", [["run", "dependency-pin", "--sut", "python:slow:agent"], ["demo"]])

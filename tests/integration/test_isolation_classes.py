@@ -130,7 +130,7 @@ def test_on_another_system_auto_takes_subprocess_and_says_why(tmp_path: Path) ->
 
 def test_a_machine_whose_calls_are_not_known_has_no_class_that_confines(tmp_path: Path) -> None:
     foreign = replace(this_machine(), architecture="riscv64")
-    with pytest.raises(IsolationUnavailable, match="the system calls of riscv64 are not known to us"):
+    with pytest.raises(IsolationUnavailable, match="codegenie does not know the system calls of riscv64"):
         asyncio.run(strongest_proved("auto", "zygote", tmp_path, machine=foreign))
 
 

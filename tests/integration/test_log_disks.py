@@ -176,7 +176,7 @@ def test_a_log_with_the_last_number_takes_no_more_records(tmp_path: Path) -> Non
     (tmp_path / record_name(0)).rename(last)
     (tmp_path / HEAD).write_bytes(Link(MOST_RECORDS, record_hash(last.read_bytes())).encode())
     assert len(last.name) == len(record_name(0))
-    with pytest.raises(HarnessFailure, match="as large as it can be"):
+    with pytest.raises(HarnessFailure, match="has reached its largest size"):
         append(tmp_path)
     assert record_files(tmp_path) == [last]
 
@@ -188,7 +188,7 @@ def test_a_record_that_nobody_would_read_is_not_written(
     before = sorted(path.name for path in tmp_path.iterdir())
     (first,) = record_files(tmp_path)
     monkeypatch.setattr("codegenie.eval.log.disk.RECORD_BYTES", len(first.read_bytes()))
-    with pytest.raises(HarnessFailure, match="as large as it can be"):
+    with pytest.raises(HarnessFailure, match="has reached its largest size"):
         AuditLog(tmp_path, SystemClock()).append(
             ExamFinished(
                 task_class=TASK_CLASS,

@@ -52,7 +52,7 @@ class Agent:
 
 def test_a_log_that_is_removed_during_a_run_takes_no_finish_without_a_start(tmp_path: Path) -> None:
     root, log = write_bench(tmp_path / "bench"), tmp_path / "runs"
-    with pytest.raises(ChainTamperDetected, match="went away while the log was in use"):
+    with pytest.raises(ChainTamperDetected, match="disappeared while the log was in use"):
         record_run(root, log, Agent(lambda: shutil.rmtree(log)))
     assert record_files(log) == []
     record_run(root, log, Agent())

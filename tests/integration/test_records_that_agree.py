@@ -97,7 +97,7 @@ def test_nothing_is_kept_in_a_task_class(tmp_path: Path, places: Places) -> None
     root = write_bench(tmp_path / "bench")
     (tmp_path / "link").symlink_to(root)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(SettingsInvalid, match="lies in the task class"):
+    with pytest.raises(SettingsInvalid, match="lies inside the task class"):
         record_run(root, tmp_path / places.out, cache_dir=tmp_path / places.cache)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -116,7 +116,7 @@ def plan(tmp_path: Path) -> RunPlan:
     ],
 )
 def test_what_no_record_takes_is_no_system_under_test(tmp_path: Path, request_: SutRequest) -> None:
-    with pytest.raises(SutSpecInvalid, match="a record of the log takes 1000"):
+    with pytest.raises(SutSpecInvalid, match="a record of the log holds at most 1000"):
         open_sut(request_, plan(tmp_path))
 
 
@@ -130,8 +130,8 @@ def test_a_message_quotes_some_hundred_characters() -> None:
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("run.resumed", "5100 bytes are more than such a record has"),
-        ("run.nothing", "does not hold: : Input tag 'run.nothing'"),
+        ("run.resumed", "5100 bytes are more than such a record may have"),
+        ("run.nothing", "fails verification: : Input tag 'run.nothing'"),
         ("run.finished", " values"),
     ],
 )

@@ -153,7 +153,7 @@ def test_a_keeper_that_has_no_time_to_answer_is_no_fault_of_the_case(tmp_path: P
         keeper = Keeper(*start_program([real_interpreter(), "-S", "-c", "while True: pass"], {}))
         await keeper.run(ProcessRequest(("/bin/true",), str(tmp_path), {}, (), 0.1))
 
-    with pytest.raises(HarnessFailure, match="has no time to answer"):
+    with pytest.raises(HarnessFailure, match="did not get the time to answer"):
         asyncio.run(run())
 
 

@@ -51,7 +51,7 @@ if not visible_paths.masked():
 
 @pytest.mark.parametrize("name", sampled(NOTICED_BY, IN_EVERY_RUN.__contains__))
 def test_a_restriction_that_is_gone_is_noticed(name: str) -> None:
-    assert f"'{NOTICED_BY[name]}' got through" in (notice(RESTRICTIONS[name]).by or "")
+    assert f"'{NOTICED_BY[name]}' was not blocked" in (notice(RESTRICTIONS[name]).by or "")
 
 
 CONFINEMENT = "isolation/confinement"

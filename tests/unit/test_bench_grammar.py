@@ -71,7 +71,7 @@ def test_a_refusal_names_file_and_line(statement: str, line: int) -> None:
 
 def test_a_body_of_a_docstring_and_pass_is_empty_and_one_of_two_strings_is_not() -> None:
     assert read_registration(b'@register_task_class("a")\nclass A:\n    "doc"\n    pass\n', "a") == {}
-    with pytest.raises(RegistrationInvalid, match="more than a name"):
+    with pytest.raises(RegistrationInvalid, match="more than a docstring or `pass`"):
         read_registration(b'@register_task_class("a")\nclass A:\n    "doc"\n    "more"\n', "a")
 
 

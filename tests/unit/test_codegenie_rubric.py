@@ -118,7 +118,7 @@ def test_a_second_emit_raises_and_leaves_one_document(tmp_path: Path) -> None:
     )
 
     assert child.returncode == 1
-    assert child.stderr.splitlines()[-1].startswith("RuntimeError: emit needs read_case before it")
+    assert child.stderr.splitlines()[-1].startswith("RuntimeError: call read_case before emit")
     assert json.loads(child.stdout)["passed"] is False
 
 

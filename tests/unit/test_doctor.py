@@ -8,7 +8,7 @@ from tests.support.gate import proof
 
 BARE = ClassFinding("subprocess", proof("subprocess"))
 DENIED = ClassFinding("namespace", None, "no such call", ("do this: `sudo it`", "or that"), lacking=True)
-DISTURBED = ClassFinding("namespace", None, "'fork' got through", ("run again",))
+DISTURBED = ClassFinding("namespace", None, "'fork' was not blocked", ("run again",))
 LANDLOCK = ClassFinding("landlock", proof("landlock"))
 MACHINE = {"kernel": "6.12", "landlock_abi": 7, "seccomp": True, "superuser": False, "container": None}
 
@@ -20,7 +20,7 @@ def test_each_class_has_a_row_that_says_what_came_of_it() -> None:
         "class        result",
         "namespace    not proved: no such call",
         f"landlock     proved: {len(REQUIRED_PROBES['landlock'])} probes blocked",
-        "subprocess   needs no proof: limits and a private directory, and no confinement",
+        "subprocess   needs no proof: it has limits and a private directory, and no confinement",
         "",
         "auto takes   landlock",
     ]

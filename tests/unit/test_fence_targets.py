@@ -64,7 +64,7 @@ def test_paths_that_lead_to_one_class_are_looked_at_once(bench: Path) -> None:
         ("a\0b", "there is no a"),
         ("x" * 5_000, "there is no x"),
         ("empty", "there is no task class"),
-        ("notes.txt", "belongs to no task class"),
+        ("notes.txt", "does not belong to a task class"),
     ],
 )
 def test_a_path_with_nothing_to_look_at_is_refused(path: str, says: str, bench: Path) -> None:

@@ -112,7 +112,7 @@ def test_every_cap_holds_at_its_edge(tmp_path: Path) -> None:
     make(tmp_path / "bytes", "a", "b", content="x" * 10)
     assert paths(tmp_path / "bytes") == ["a", "b"]
     make(tmp_path / "bytes", "c")
-    assert "c: takes the tree over 20 bytes" in refusal(tmp_path / "bytes")
+    assert "c: makes the tree larger than 20 bytes" in refusal(tmp_path / "bytes")
     make(tmp_path / "bytes", "a", content="x" * 11)
     assert "a: is larger than 10 bytes" in refusal(tmp_path / "bytes")
 
@@ -202,7 +202,7 @@ def test_what_an_ordinary_user_may_not_read_is_refused(home: Path) -> None:
         assert refusal(home / "listed") == "a: cannot be opened: Permission denied"
         assert "Permission denied" in refusal(home / "searched")
         directory = open_directory(home / "listed")
-        with pytest.raises(UnsafeTree, match="cannot be looked at"):
+        with pytest.raises(UnsafeTree, match="cannot be examined"):
             read_plain_file(directory, "a", 9)
         os.close(directory)
 

@@ -135,5 +135,5 @@ def test_a_clock_that_goes_back_is_noted_with_the_first_record_and_the_count(tmp
         forge(tmp_path / "runs", index, go_back)
 
     assert verified(tmp_path / "runs").notes == [
-        "the clock went back: from 00000001.json on, 2 records with a date before an earlier one"
+        "the clock went back: 2 records from 00000001.json on with a date before that of an earlier record"
     ]

@@ -177,26 +177,32 @@ def test_an_entry_of_another_store_or_of_an_earlier_version_is_a_miss(tmp_path: 
     assert (tmp_path / "one" / "key").exists()
 
 
-@pytest.mark.parametrize("what", ["short", "long", "empty", "open", "link", "directory", "pipe"])
-def test_a_key_that_is_none_stops_with_what_to_do(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("what", ["short", "long", "empty", "open", "link", "directory", "pipe", "socket"])
+def test_a_key_that_is_not_a_private_file_of_its_length_is_to_be_removed(tmp_path: Path, what: str) -> None:
     entry(OutcomeStore(tmp_path))
     key = tmp_path / "key"
     raw = key.read_bytes()
     if what == "open":
         key.chmod(0o640)
-    elif what in {"link", "directory", "pipe"}:
+    elif what in {"link", "directory", "pipe", "socket"}:
         key.replace(tmp_path / "elsewhere")
         if what == "link":
             key.symlink_to(tmp_path / "elsewhere")
         elif what == "directory":
             key.mkdir(mode=0o700)
-        else:
+        elif what == "pipe":
             os.mkfifo(key, 0o600)
+        else:
+            os.mknod(key, stat.S_IFSOCK | 0o600)
     else:
         key.write_bytes({"short": raw[:31], "long": raw + b"x", "empty": b""}[what])
     with pytest.raises(HarnessFailure) as refused:
         OutcomeStore(tmp_path).get("outputs", PLACE, {"trial": 0, "input": "a"})
-    assert "--cache" in str(refused.value)
+    assert refused.value.message.startswith("the key of the outcome store is not a file of 32 bytes")
+    assert refused.value.where == str(key)
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith("remove it, and all outcomes are measured again")
+    assert "--cache" in refused.value.hint
 
 
 def test_processes_that_begin_a_store_together_have_one_key(tmp_path: Path) -> None:

@@ -368,7 +368,7 @@ def test_a_threshold_of_one_is_certified_by_nothing() -> None:
 
     assert verdict.verdict == "inconclusive"
     assert verdict.units_needed is None
-    assert any("no bench holds enough units" in reason.text for reason in verdict.reasons)
+    assert any("a bench cannot hold enough units" in reason.text for reason in verdict.reasons)
 
 
 @pytest.mark.parametrize("threshold", [0.99999999999999, 1 - 1e-16, 1.0, 0.99998])
@@ -404,7 +404,7 @@ def test_runs_elsewhere_and_resumptions_are_told_and_do_not_decide() -> None:
 
     assert (verdict.verdict, verdict.runs_elsewhere, verdict.resumed) == ("sufficient", 7, 3)
     lines = render_verdict(verdict)
-    assert "  taken up again 3 times; what was in flight was asked again" in lines
+    assert "  resumed 3 times; trials that were under way were asked for again" in lines
     assert "  not counted: 7 runs of this class by other candidates, or on other cases or rubrics" in lines
 
 
@@ -448,7 +448,7 @@ def test_a_unit_that_was_asked_twice_has_not_passed_and_the_verdict_says_of_whic
     assert codes(verdict) == {"certified_bound"}
     assert dict(verdict.interrupted_units) == {"chosen": 2}
     assert verdict.certified_lower == clopper_pearson_lower(18, 20)
-    told = "  2 units of run chosen asked twice, after an end without an outcome: not passed"
+    told = "  2 units of run chosen asked again after a try without an outcome: not passed"
     assert told in render_verdict(verdict)
 
 

@@ -30,10 +30,10 @@ FILES: dict[str, tuple[object, list[str]]] = {
     "nothing deleted": ({"c.txt": None}, ["c.txt: deleted, and the input has no such file"]),
     "no text before": (
         {"b.bin": "x"},
-        ["b.bin: 2 bytes that are no UTF-8 text are replaced by a text of 1 characters"],
+        ["b.bin: 2 bytes that are not UTF-8 text are replaced by a text of 1 characters"],
     ),
-    "no text deleted": ({"b.bin": None}, ["b.bin: 2 bytes that are no UTF-8 text are deleted"]),
-    "no text after": ({"a.txt": 3}, ["a.txt: its new content is a int and no text"]),
+    "no text deleted": ({"b.bin": None}, ["b.bin: 2 bytes that are not UTF-8 text are deleted"]),
+    "no text after": ({"a.txt": 3}, ["a.txt: its new content is a int and not text"]),
     "other line ends": (
         {"dos.txt": "one\ntwo\r\n"},
         ["--- a/dos.txt", "+++ b/dos.txt", "@@ -1,2 +1,2 @@", "-one\r", "+one", " two\r"],

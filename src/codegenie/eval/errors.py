@@ -143,7 +143,7 @@ class BenchCaseDigestMismatch(IntegrityError):
         super().__init__(
             f"case {case_id!r} has changed: its digest is {computed_blake3}, not {expected_blake3}",
             where=f"cases/{case_id}",
-            hint="look at what changed; if it was meant, write the new digest with "
+            hint="look at what changed; if the change is intended, write the new digest with "
             "`codegenie eval digest TASK_CLASS --write`",
         )
         self.case_id = case_id

@@ -356,7 +356,7 @@ def _check_clock(now: dt.datetime) -> None:
     """Raise HarnessFailure if the clock is far ahead: evidence from 2099 would stay the newest until then."""
     if now.year > LIMITS.latest_year:
         raise HarnessFailure(
-            f"the clock of this machine says {now:%Y-%m-%d}", hint="set the clock, then run again"
+            f"the clock is wrong: it says {now:%Y-%m-%d}", hint="set the clock, then run again"
         )
 
 
@@ -369,11 +369,11 @@ def resolved(path: Path) -> Path:
         real = path.resolve()
         if path.is_symlink() and not real.exists():
             raise HarnessFailure(
-                "the link leads nowhere", where=str(path), hint="make the directory that it names"
+                "the link has no target", where=str(path), hint="make the directory that it names"
             )
         return path if real == path.absolute() else real
     except (OSError, RuntimeError) as error:
-        problem = getattr(error, "strerror", None) or "its links go in a circle"
+        problem = getattr(error, "strerror", None) or "its symbolic links form a loop"
         raise SettingsInvalid(f"the path cannot be followed: {problem}", where=str(path)) from None
 
 
@@ -394,6 +394,6 @@ def _check_outside_benches(kept: Path | None) -> None:
     bench = next((place for place in places if (place / "registration.py").is_file()), None)
     if bench is not None:
         raise SettingsInvalid(
-            f"{kept} lies in the task class {bench.name!r}",
+            f"{kept} lies inside the task class {bench.name!r}",
             hint="name another directory with --out or --cache",
         )

@@ -182,9 +182,9 @@ async def judge_in_room(store: CaseStore, rubrics: RubricRunner, case: BenchCase
     if run.starved_with is not None:
         raise HarnessFailure(
             f"the machine gave a rubric {run.starved_with:.1f} s of a processor in {run.wall_seconds:.0f} s,"
-            f" and its case has {seconds:.0f} s: that is no verdict",
+            f" and its case has {seconds:.0f} s: this is not a verdict",
             where=f"cases/{case.case_id}",
-            hint="other programs take the time: run the same command again when they are done, or lower"
+            hint="other programs use the processor: run the same command again when they have ended, or lower"
             " --concurrency; what was measured is kept",
         )
     return run

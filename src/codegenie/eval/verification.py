@@ -60,7 +60,7 @@ class _Bench:
         for case in started.cases:
             here = self.cases.get(case.case_id)
             if here is not None and here.digest == case.digest and here != case:
-                return f"case {case.case_id} has this digest, and its bytes say something else of it"
+                return f"case {case.case_id} has this digest, but the bench describes it differently"
         rules = self.task_class
         severities = {code: spec.severity for code, spec in rules.taxonomy.items()}
         if started.taxonomy_digest == rules.taxonomy_digest and (
@@ -267,7 +267,7 @@ class Verification:
             "is stale": self.benches_stale,
         }
         found = [f"bench {name} {why}" for why, names in unread.items() for name in names]
-        return "; ".join(found) or "its outputs are gone, redacted or of a bench that was not asked for"
+        return "; ".join(found) or "its outputs are missing, redacted or of a bench that was not asked for"
 
     def _outputs(self, trials: Iterable[TrialEvidence]) -> Iterator[tuple[TrialEvidence, bytes]]:
         """Yield every trial whose output is stored as it was judged. One at a time: they may be large."""

@@ -201,7 +201,7 @@ def advice_followed(room: Path, *flags: str) -> Outcome:
     command = ["run", TASK_CLASS, "--sut", "python:agent:solve", "-q", "--concurrency", "1", "--out", "runs"]
     command += ["--cache", "cache"]
     first = ask(room, *command, *flags, "--max-cost-usd", "1")
-    assert "takes it up where it stopped" in first.out
+    assert "resumes it where it stopped" in first.out
     again = [] if "without --no-cache" in first.out else flags
     second = ask(room, *command, *again, "--max-cost-usd", "9")
     unfinished = ask(room, "verify", "--out", "runs", "--json").document["unfinished_runs"]

@@ -55,6 +55,11 @@ def _lines(rows: Mapping[str, Row], results: Results) -> Iterator[str]:
     stopped = {name: sum(cells[_DEFAULT[name]] == STOPPED for cells in results.values()) for name in CLASSES}
     counts = ", ".join(f"{count} in `{name}`" for name, count in stopped.items())
     yield f"{len(rows)} attacks; stopped are {counts}."
+    as_root = sum(bool(row.not_as_root) for row in rows.values())
+    if as_root:
+        yield f"Attacks that succeed in `subprocess` only if root runs the harness: {as_root}. Programs of an"
+        yield "ordinary user cannot look into the harness"
+        yield "([ADR-0025](adr/0025-what-a-rubric-knows-and-who-looks-into-it.md))."
     yield ""
     for surface in dict.fromkeys(row.surface for row in rows.values()):
         yield f"| {surface} | threats | {' | '.join(f'`{name}`' for name in CLASSES)} |"
@@ -69,7 +74,7 @@ def _lines(rows: Mapping[str, Row], results: Results) -> Iterator[str]:
 
 
 def _row(row: Row, cells: Mapping[str, str]) -> str:
-    words = " | ".join(_cell(cells, name) for name in CLASSES)
+    words = " | ".join(_cell(cells, name) + _unless_root(row, name) for name in CLASSES)
     mark = "" if row.is_plain else " (see below)"
     return f"| {row.attack}{mark} | {', '.join(row.threats)} | {words} |"
 
@@ -81,6 +86,11 @@ def _cell(cells: Mapping[str, str], name: str) -> str:
     return (f"**{by_default}**" if by_default == SUCCEEDS else by_default) + other.replace(
         "it succeeds", "it **succeeds**"
     )
+
+
+def _unless_root(row: Row, name: str) -> str:
+    """Say what an attack comes to if an ordinary user runs the harness, where that differs."""
+    return f" as root, otherwise {row.not_as_root}" if name == "subprocess" and row.not_as_root else ""
 
 
 def _reasons(rows: Iterable[Row]) -> Iterator[str]:

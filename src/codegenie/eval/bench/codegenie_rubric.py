@@ -96,7 +96,7 @@ def emit(
     unwritten = memoryview(json.dumps(answer, allow_nan=False).encode("ascii"))
     descriptor = _AnswerChannel.descriptor
     if descriptor is None:
-        raise RuntimeError("emit needs read_case before it, and may be called once")
+        raise RuntimeError("call read_case before emit, and emit only once")
     _AnswerChannel.descriptor = None
     while unwritten:
         unwritten = unwritten[os.write(descriptor, unwritten) :]

@@ -216,5 +216,5 @@ def _typed_failure(task: str) -> Iterator[None]:
         raise HarnessFailure(
             f"cannot {task}: {error.strerror}",
             where=None if error.filename is None else str(error.filename),
-            hint="check the space below TMPDIR and how many files may be open",
+            hint="check the free space below TMPDIR and the limit on open files, `ulimit -n`",
         ) from None

@@ -76,7 +76,7 @@ def typed_refusals(where: Path) -> Iterator[None]:
         yield
     except UnsafeTree as unsafe:
         raise BenchInvalid(
-            str(unsafe), where=str(where), hint="a bench is regular files and directories"
+            str(unsafe), where=str(where), hint="a bench may hold only regular files and directories"
         ) from None
     except OSError as error:
         raise HarnessFailure(f"cannot read the bench: {error.strerror}", where=str(where)) from None
@@ -92,7 +92,7 @@ def bench_roots(bench_root: BenchRoot) -> tuple[Path, ...]:
     except OSError as error:
         raise TaskClassNotFound(
             f"the working directory cannot be used: {error.strerror}",
-            hint="go to one that exists, or give --bench-root as an absolute path",
+            hint="change to a directory that exists, or give --bench-root as an absolute path",
         ) from None
 
 
@@ -214,7 +214,7 @@ def _read_rubric(directory: Path, program: bytes) -> tuple[tuple[SourceFile, ...
 
 def _check_compiles(files: Sequence[SourceFile]) -> None:
     """Raise RubricInvalid for a rubric that does not compile: every case would fail by the bench's fault."""
-    hint = "mend it; `codegenie eval fence` shows all that is wrong with the bench"
+    hint = "correct it; `codegenie eval fence` shows everything that is wrong with the bench"
     for problem in source_problems(python_sources((file.path, file.content) for file in files)):
         where = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
         raise RubricInvalid(f"the rubric {problem.message}", where=where, hint=hint)
@@ -241,7 +241,7 @@ def case_entry_problems(kinds: Mapping[str, str]) -> Iterator[tuple[str, BenchIn
     """Yield every entry among the cases, except `digests.yaml`, that is not a case directory."""
     for name, kind in sorted(kinds.items()):
         if kind != "directory":
-            yield name, BenchInvalid(f"{name!a} lies among the cases and is no directory")
+            yield name, BenchInvalid(f"{name!a} lies among the cases and is not a directory")
         elif not re.fullmatch(IDENTIFIER_PATTERN, name):
             hint = pycache_hint(name) or "ids match [a-z0-9][a-z0-9_-]{0,63}"
             yield name, BenchCaseLoadError(f"{name!a} is not a case id", hint=hint)
@@ -362,7 +362,7 @@ def scan_case_tree(
         raise BenchCaseLoadError(
             f"case {case_id!r}: {unsafe}",
             where=f"{cases}/{case_id}",
-            hint=pycache_hint(unsafe.path) or "a case is regular files and directories",
+            hint=pycache_hint(unsafe.path) or "a case may hold only regular files and directories",
         ) from None
     return None if head is None else CaseTree(hasher.hexdigest(), given.hexdigest(), head, size, hint)
 

@@ -107,7 +107,7 @@ class Benches:
             return (self._unpacked(),)
         own = self._own(name)
         if own is not None and self._hides_shipped(own, name):
-            self._note(f"{own} is used; the task class of this name that codegenie ships is not")
+            self._note(f"{own} is used, and not the task class of the same name that codegenie ships")
         return self.own
 
     def names(self) -> dict[str, bool]:

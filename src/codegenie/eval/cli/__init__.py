@@ -29,10 +29,10 @@ _COMMANDS: Mapping[str, str] = MappingProxyType(
         "show": "Show a run, or what one case of it left behind.",
         "export": "Pack one run into a file that a third party can verify.",
         "digest": "Compare or write the digests of a task class's cases.",
-        "fence": "Look for what is wrong in benches, without running any of it.",
-        "list": "List the task classes there are, the shipped ones too.",
-        "doctor": "Prove every class of isolation here, and say what is missing.",
-        "cache": "Look after the outcome store.",
+        "fence": "Check benches for mistakes and risks, without running them.",
+        "list": "List the task classes, including the shipped ones.",
+        "doctor": "Prove each isolation class on this machine, and say what is missing.",
+        "cache": "Clean up the outcome store.",
         "demo": "Run the shipped bench and show what is refused.",
     }
 )
@@ -101,7 +101,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except OSError as error:
         code = _NOT_DELIVERED
         with contextlib.suppress(OSError):
-            click.echo(f"codegenie: cannot write what was asked for: {error.strerror}", err=True)
+            click.echo(f"codegenie: cannot write the output: {error.strerror}", err=True)
     return _NOT_DELIVERED if _output_was_lost() and not code else code
 
 
@@ -155,10 +155,10 @@ def _typed(error: Exception) -> EvalError:
         raise error
     if isinstance(error, OSError):
         where = None if error.filename is None else str(error.filename)
-        return HarnessFailure(f"the system refuses: {error.strerror}", where=where)
+        return HarnessFailure(f"the operating system reports an error: {error.strerror}", where=where)
     return EvalError(
         f"internal error: {type(error).__name__}: {error}",
-        hint="this is a bug of codegenie; set CODEGENIE_DEBUG=1 to see where, and report it",
+        hint="this is a bug in codegenie; set CODEGENIE_DEBUG=1 to see where, and report it",
     )
 
 

@@ -17,7 +17,9 @@ from codegenie.eval.system.clock import SystemClock
 
 @click.command("abandon")
 @click.argument("run")
-@click.option("--because", required=True, metavar="TEXT", help="Why it will not finish; stands in the log.")
+@click.option(
+    "--because", required=True, metavar="TEXT", help="Why the run will not finish; kept in the log."
+)
 @out_option
 @json_option
 def command(run: str, because: str, out: str, as_json: bool) -> None:
@@ -27,7 +29,7 @@ def command(run: str, because: str, out: str, as_json: bool) -> None:
     """
     reason = _reason(because)
     if Path(out).is_file():
-        raise SettingsInvalid("a bundle is a copy: a run is abandoned in its log", where=out)
+        raise SettingsInvalid("a bundle is a copy of a log: abandon the run in the log itself", where=out)
     with log_until_signal(Path(out)) as directory:
         run_id, head = abandon_run(directory, run, reason, SystemClock())
     if as_json:
@@ -41,5 +43,6 @@ def _reason(because: str) -> RunAbandoned:
         return RunAbandoned(because=because)
     except ValidationError:
         raise SettingsInvalid(
-            f"--because is one printable line of at most {LIMITS.detail_characters} characters, and not blank"
+            f"--because must be one printable line, not blank, of at most"
+            f" {LIMITS.detail_characters} characters"
         ) from None

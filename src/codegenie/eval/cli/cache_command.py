@@ -15,16 +15,16 @@ from codegenie.eval.system.clock import SystemClock
 from codegenie.eval.wording import counted
 
 _FATES = {
-    "open": "its run is open; the same command takes it up",
-    "young": "no open run needs it, and it is not old enough to be removed",
-    "removed": "removed, no open run needed it",
+    "open": "kept, since its run has not finished; the same command resumes it",
+    "young": "kept, since it is not old enough to be removed; no open run needs it",
+    "removed": "removed, since no open run needed it",
 }
 
 
 @click.group("cache")
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Look after the outcome store."""
+    """Clean up the outcome store."""
     # click looks for the settings of a subcommand under its name.
     ctx.default_map = {"prune": ctx.default_map or {}}
 
@@ -48,7 +48,7 @@ def prune(cache: str, out: str, days: float, as_json: bool) -> None:
         removed, kept = OutcomeStore(Path(cache)).prune(days * 86_400)
     except OSError as error:
         where = cache if error.filename is None else str(error.filename)
-        raise HarnessFailure(f"cannot prune: {error.strerror}", where=where) from None
+        raise HarnessFailure(f"cannot prune the store: {error.strerror}", where=where) from None
     if as_json:
         say_json("codegenie.eval.cache/1", {"removed": removed, "kept": kept, "journals": dict(journals)})
     else:

@@ -24,7 +24,7 @@ _STALE, _INCOMPLETE = BenchCaseDigestMismatch.exit_code, DigestManifestInvalid.e
 @click.command("digest")
 @click.argument("task_class")
 @bench_root_option
-@click.option("--write", is_flag=True, help="Write cases/digests.yaml anew.")
+@click.option("--write", is_flag=True, help="Write new digests to cases/digests.yaml.")
 @json_option
 def command(task_class: str, bench_root: Sequence[str], write: bool, as_json: bool) -> int:
     """Compare every case of TASK_CLASS with its digest, or write the digests.
@@ -78,4 +78,4 @@ def _show(statuses: Sequence[CaseDigest], *, written: bool, as_json: bool) -> No
     summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     click.echo(f"{summary}; cases/digests.yaml is written" if written else summary)
     if not written and counts.keys() - {"current"}:
-        click.echo("look at what changed; if it was meant, run this again with --write")
+        click.echo("look at what changed; if the change is intended, run this again with --write")

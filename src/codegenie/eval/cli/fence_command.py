@@ -32,14 +32,14 @@ _FORMATS = ("human", "json", "sarif", "github")
 @click.option(
     "--format", "form", type=click.Choice(_FORMATS), help="How findings are printed.  [default: human]"
 )
-@click.option("--explain", metavar="RULE", help="Say what a rule is for, and look at nothing.")
-@click.option("--fix", is_flag=True, help="Repair what is mechanical, and look again.")
+@click.option("--explain", metavar="RULE", help="Explain a rule, and check nothing.")
+@click.option("--fix", is_flag=True, help="Repair what a program can repair, and check again.")
 @json_option
 def command(paths: Sequence[str], form: str | None, explain: str | None, fix: bool, as_json: bool) -> int:
-    """Look at benches without running any of them.
+    """Check benches for mistakes and risks, without running them.
 
     A PATH is a bench root, a task class, or a file in one; without any, the configured bench root. Exits
-    with 0 when nothing or only warnings are found, 1 when an error is, 2 when there is nothing to look at.
+    with 0 when nothing or only warnings are found, 1 when an error is, 2 when there is nothing to check.
     """
     if as_json and form not in {None, "json"}:
         raise SettingsInvalid(f"--json and --format {form} exclude each other", hint="give one of them")
@@ -59,15 +59,15 @@ def command(paths: Sequence[str], form: str | None, explain: str | None, fix: bo
 def _default_paths() -> Sequence[str]:
     if class_around(Path.cwd()):
         raise SettingsInvalid(
-            "the working directory lies in a task class, and no file of one configures anything",
-            hint="name a PATH, or go to the directory above the bench root",
+            "the working directory lies in a task class, and settings are not read from there",
+            hint="name a PATH, or change to the directory above the bench root",
         )
     roots = configured_bench_roots()
     if roots == [DEFAULT_BENCH_ROOT] and not os.path.lexists(DEFAULT_BENCH_ROOT):
         raise TaskClassNotFound(
-            f"there is no {DEFAULT_BENCH_ROOT}/ to look at",
+            f"there is no {DEFAULT_BENCH_ROOT}/ to check",
             where=os.getcwd(),
-            hint="name a PATH; what codegenie ships was looked at before it was shipped",
+            hint="name a PATH; the benches that codegenie ships were checked before they were shipped",
         )
     return roots
 

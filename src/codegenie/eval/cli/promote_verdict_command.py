@@ -35,11 +35,11 @@ from codegenie.eval.system.clock import SystemClock
 @click.command("promote-verdict")
 @click.argument("task_class")
 @click.option("--tier", required=True, help="The tier that is asked for.")
-@click.option("--sut", metavar="SPEC", help="Whose newest run is judged, as `run --sut` names it.")
+@click.option("--sut", metavar="SPEC", help="The agent whose newest run is judged, as in `run --sut`.")
 @out_option
 @bench_root_option
 @tiers_option
-@click.option("--run", "run_id", metavar="ID", help="Judge this run, whatever the agent on disk is now.")
+@click.option("--run", "run_id", metavar="ID", help="Judge this run, even if the agent on disk has changed.")
 @expect_head_option
 @json_option
 def command(
@@ -56,7 +56,7 @@ def command(
     """Say whether the log proves TASK_CLASS sufficient for a tier. A human promotes.
 
     Exits with 0 if it is sufficient; with 1 if not; with 2 if a flag, the policy or the bench is wrong; with
-    3 if the log or a case does not hold; with 4 if there is no run of this agent to judge.
+    3 if the log or a case fails verification; with 4 if there is no run of this agent to judge.
     """
     policy = load_policy(Path(tiers))
     if policy is None:
@@ -82,7 +82,7 @@ def command(
     else:
         say(render_verdict(verdict))
         if Path(out).is_file():
-            say(["  judged from a bundle: looks after it was made are not in it"])
+            say(["  judged from a bundle, which does not hold looks made after it"])
     return 0 if verdict.verdict == "sufficient" else 1
 
 
@@ -128,7 +128,7 @@ def _check_agent(entry: RunEntry, measured: SutIdentity, log: Path | None) -> No
     hint = "measure it again, or name the run with --run to judge what was measured then"
     if log is None:
         raise NotMeasured(
-            f"a bundle does not say whether {entry.agent} is the agent that lies here", hint=hint
+            f"a bundle cannot show whether {entry.agent} is the agent on this machine", hint=hint
         )
     try:
         agent = agent_on_disk(measured, log)

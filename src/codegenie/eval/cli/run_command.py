@@ -63,13 +63,19 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
     default=2,
     show_default=True,
     envvar="CODEGENIE_EVAL_CONCURRENCY",
-    help="Trials under way at once.",
+    help="How many trials run at the same time.",
 )
 @click.option(
-    "--timeout", type=float, envvar="CODEGENIE_EVAL_TIMEOUT", help="Lower each case's SUT deadline to this."
+    "--timeout",
+    type=float,
+    envvar="CODEGENIE_EVAL_TIMEOUT",
+    help="Lower the deadline of the SUT to this many seconds.",
 )
 @click.option(
-    "--max-cost-usd", type=float, envvar="CODEGENIE_EVAL_MAX_COST_USD", help="Stop when this is spent."
+    "--max-cost-usd",
+    type=float,
+    envvar="CODEGENIE_EVAL_MAX_COST_USD",
+    help="Stop when the run has cost this much.",
 )
 @click.option(
     "--isolation",
@@ -77,7 +83,7 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
     default="auto",
     show_default=True,
     envvar="CODEGENIE_EVAL_ISOLATION",
-    help="Which isolation class rubrics need.",
+    help="The isolation class in which rubrics must run.",
 )
 @click.option(
     "--spawn",
@@ -85,16 +91,18 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
     default="zygote",
     show_default=True,
     envvar="CODEGENIE_EVAL_SPAWN",
-    help="Copy a clean interpreter for every rubric, or start a fresh one.",
+    help="For each rubric fork a clean interpreter, or start a new one.",
 )
 @click.option(
-    "--sut-version", type=Given(), metavar="V", help="Which version of the SUT this is; part of its identity."
+    "--sut-version", type=Given(), metavar="V", help="The version of the SUT; part of its identity."
 )
-@click.option("--sut-env", "sut_env", multiple=True, metavar="NAME", help="Hand this variable to the SUT.")
+@click.option(
+    "--sut-env", "sut_env", multiple=True, metavar="NAME", help="Pass this environment variable to the SUT."
+)
 @tiers_option
 @click.option("--no-cache", "fresh", is_flag=True, help="A new measurement: reuse and resume nothing.")
 @click.option("--verbose", "-v", is_flag=True, help="Say why an outcome is measured again.")
-@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 @json_option
 def command(
     task_class: str,
@@ -120,7 +128,7 @@ def command(
     """Run TASK_CLASS against a system under test and report.
 
     Exits with 0 whenever a complete report was made, however bad the agent was; with 2 if a flag, a setting
-    or the bench is wrong; with 3 if a digest or the log does not hold; with 4 if nothing was decided, also
+    or the bench is wrong; with 3 if a case or the log fails verification; with 4 if nothing was decided, also
     if every case is a fault of the bench (that report is recorded); with 130 or 143 if a signal ended it.
     """
     policy = load_policy(Path(tiers))
@@ -198,8 +206,8 @@ def _ending(recorded: RecordedRun, options: RunOptions, signal_code: int) -> lis
     changes = ["without --no-cache"] if options.fresh else []
     changes += ["with a higher --max-cost-usd"] if capped else []
     command = f"the same command {' and '.join(changes)}".rstrip()
-    why = ", since its cost cap is reached" if capped else ""
-    return [f"the run is not finished{why}: {command} takes it up where it stopped", *notes]
+    why = ", since it has reached its cost cap" if capped else ""
+    return [f"the run is not finished{why}: {command} resumes it where it stopped", *notes]
 
 
 def _options(**given: object) -> RunOptions:

@@ -91,7 +91,7 @@ def _read_file() -> bytes | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > LIMITS.settings_bytes:
             raise SettingsInvalid(
-                f"{_FILE} is no regular file of at most {LIMITS.settings_bytes} bytes", where=_FILE
+                f"{_FILE} is not a regular file of at most {LIMITS.settings_bytes} bytes", where=_FILE
             )
         return os.read(descriptor, LIMITS.settings_bytes)
     finally:
@@ -157,7 +157,7 @@ def bench_root_option(function: F) -> F:
         show_default=DEFAULT_BENCH_ROOT,
         envvar="CODEGENIE_EVAL_BENCH_ROOT",
         metavar="DIR",
-        help="Where task classes lie; may be given more than once.",
+        help="The directory that holds task classes; may be repeated.",
     )(function)
 
 

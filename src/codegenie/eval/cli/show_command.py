@@ -129,7 +129,7 @@ class _CaseView:
         content = self.log.artifact(trial, name)
         if content is None:
             raise NotMeasured(
-                f"the {name} of case {trial.case_id!r} is gone", hint="restore artifacts/ from a copy"
+                f"the {name} of case {trial.case_id!r} is missing", hint="restore artifacts/ from a copy"
             )
         return content
 

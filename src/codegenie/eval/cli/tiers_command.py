@@ -17,7 +17,7 @@ from codegenie.eval.wording import counted
 
 @click.command("tiers")
 @tiers_option
-@click.option("--write", is_flag=True, help="Write a first policy to edit; one that exists is left alone.")
+@click.option("--write", is_flag=True, help="Write a first policy to edit; an existing file is not changed.")
 @json_option
 def command(tiers: str, write: bool, as_json: bool) -> None:
     """Show the promotion policy, or write a first one.
@@ -45,7 +45,7 @@ def _write_first(path: Path) -> None:
             os.link(temporary, path)
     except FileExistsError:
         raise TierConfigInvalid(
-            "there is a policy file already, and it stays as it is",
+            "there is a policy file already, and it was not changed",
             where=str(path),
             hint="edit it, or name another with --tiers",
         ) from None

@@ -34,7 +34,7 @@ from codegenie.eval.wording import counted
     type=click.Choice(["auto", "namespace", "landlock", "subprocess"]),
     default="auto",
     show_default=True,
-    help="Which isolation class --rescore needs; never the one that the log names.",
+    help="The class in which --rescore runs rubrics, whatever class the log names.",
 )
 @click.option(
     "--task-class", "classes", multiple=True, metavar="NAME", help="Compare this bench only; may be repeated."
@@ -51,8 +51,8 @@ def command(
 ) -> int:
     """Verify the audit log, or a bundle made by `export`, and recompute every number in it.
 
-    Exits with 0 if everything holds; with 2 if a flag is wrong; with 3 if something does not hold, and names
-    the first such thing; with 4 if there is no log, or if --rescore could judge no output again.
+    Exits with 0 if everything is right; with 2 if a flag is wrong; with 3 if something is not, and names the
+    first such thing; with 4 if there is no log, or if --rescore could judge no output again.
     """
     with log_until_signal(Path(out)) as directory, benches_until_signal(bench_root) as benches:
         verification = Verification(VerifiedLog(directory))
@@ -79,7 +79,7 @@ def _problem(verification: Verification, check: Callable[[], None], isolation: s
         return {"ok": False, "reason": printable(error.message), "file": printable(where)}
     if verification.differences:
         entry, difference = verification.differences[0]
-        reason = f"the rubric of case {difference.case_id} now says something else of the stored output"
+        reason = f"the rubric of case {difference.case_id} now gives another answer for the stored output"
         if entry.run_id in verification.other_classes:
             reason += f" (in {verification.rescored_in}, where the run says {_class_of(verification, entry)})"
         return {"ok": False, "reason": reason, "file": record_name(entry.finished_index or 0)}
@@ -187,7 +187,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
     ]
     if document["not_rescored"]:
         outputs = counted(document["not_rescored"], "output")
-        lines.append(f"not rescored  {outputs}: gone, redacted, or of another bench")
+        lines.append(f"not rescored  {outputs}: missing, redacted, or of another bench")
     lines += [f"note          {note}" for note in document["notes"]]
     if document["not_checked"]:
         lines.append(f"not checked   {', '.join(document['not_checked'])}")

@@ -118,7 +118,7 @@ class CaseInspector:
         if inspect_case_path(self._notes, path):
             self._accidents.append(path)
         if found.path == "case.toml" and found.executable:
-            fix = "take the bit away and write the digest of the case anew"
+            fix = "remove the bit with chmod -x, and write the digest of the case again"
             self._notes.add("F006", path, "is marked as executable", fix)
         if content.startswith(_LFS):
             self._notes.add("F052", Spot(path, 1), "is a Git LFS pointer, not the file itself")

@@ -54,7 +54,7 @@ def inspect_root(notes: Notes, kinds: Mapping[str, str]) -> None:
                 "F003", shown_name(name), f"{name!a} is a link, a pipe or a device, and is not looked into"
             )
         elif _TOOL_FILES.fullmatch(name):
-            message = f"{name!a} lies among the task classes and acts on all of them"
+            message = f"{name!a} lies among the task classes and affects all of them"
             notes.add("F004", shown_name(name), message, pycache_hint(name))
 
 
@@ -62,7 +62,7 @@ def inspect_case_path(notes: Notes, path: str) -> bool:
     """Check the name of one file of a case. Return whether a tool would run it by accident."""
     git = _GIT_FILES.intersection(path.lower().split("/"))
     if git:
-        notes.add("F004", path, f"{min(git)} changes how git checks out or shows what lies beside it")
+        notes.add("F004", path, f"{min(git)} changes how git checks out or shows the files beside it")
     return bool(_RUN_BY_ACCIDENT.search(path) or COMPILED_CODE.search(path))
 
 
@@ -70,7 +70,7 @@ def inspect_accidents(notes: Notes, paths: list[str]) -> None:
     """Warn once for a whole class about the files that tools would run by accident."""
     if paths:
         more = f"; {len(paths)} such files in all" if len(paths) > 1 else ""
-        notes.add("F005", paths[0], f"is run by a tool that comes across it{more}", pycache_hint(paths[0]))
+        notes.add("F005", paths[0], f"is run by a tool that finds it{more}", pycache_hint(paths[0]))
 
 
 def inspect_bits(notes: Notes, directory: int, name: str, path: str) -> bool:

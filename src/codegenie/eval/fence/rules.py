@@ -28,11 +28,11 @@ RULES: Mapping[str, Rule] = {
     ),
     "F002": Rule(
         "something lies there that is not part of a bench",
-        "What is not in the contract is under no digest and no review (threats BL-04, BL-18).",
+        "A file outside the contract has no digest, and no reviewer looks for it (threats BL-04, BL-18).",
         "remove it; further modules of the rubric belong in rubric_lib/",
     ),
     "F003": Rule(
-        "a file that is not opened",
+        "a file that the harness does not open",
         "Links, pipes, odd names and oversized files read differently on another machine, lead out of the"
         " bench or never end (threats CA-01, CA-09, CA-10; ADR-0002).",
         "make it a regular file with a plain ASCII name, within docs/reference/limits.md",
@@ -40,25 +40,27 @@ RULES: Mapping[str, Rule] = {
     "F004": Rule(
         "a file that configures a tool or is run by one",
         "Test runners, interpreters, package managers and git act on files by name, wherever they lie: a pull"
-        " request would run or hide something that nobody asked for (threats BL-01, BL-04, CI-03).",
-        "remove it; what configures tools lies outside of benches",
+        " request could run or hide something that its reviewer does not expect (threats BL-01, BL-04,"
+        " CI-03).",
+        "remove it; keep the configuration of tools outside of benches",
     ),
     "F005": Rule(
         "data of a case that a tool would run by accident",
         "A test runner or an interpreter that comes across it imports it (threat BL-01). A case may need such"
         " a file, so this is a warning.",
-        "keep the bench out of the reach of test runners, or rename the file and let the task name it",
+        "keep test runners away from the bench, or rename the file and name it in the task",
         severity="warning",
     ),
     "F006": Rule(
         "an executable bit where nothing is executed",
-        "The harness hands bytes to an interpreter; whoever needs the bit means to start the file otherwise.",
-        "take the bit away: chmod -x",
+        "The harness gives files to an interpreter, which needs no such bit: the file is meant"
+        " to be started in another way.",
+        "remove the bit: chmod -x",
         fixable=True,
     ),
     "F007": Rule(
         "compiled code",
-        "Nobody can review it, and an interpreter may prefer it to the source beside it (threat BL-04).",
+        "A reviewer cannot read it, and an interpreter may prefer it to the source beside it (threat BL-04).",
         "remove it",
     ),
     "F008": Rule(
@@ -68,7 +70,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "F009": Rule(
         "two task classes of one name",
-        "Whoever asks for the name would get one of them by chance (threat BL-08).",
+        "A run that asks for the name would get one of them by chance (threat BL-08).",
         "rename one of them",
     ),
     "F010": Rule(
@@ -79,9 +81,10 @@ RULES: Mapping[str, Rule] = {
     ),
     "F011": Rule(
         "the rubric does not compile",
-        "A rubric that cannot start judges no case: a run would find nothing but faults of the bench, and ask"
-        " every agent for it. It is compiled in a process of its own and never run (ADR-0002).",
-        "mend the line; rubric.py and every module of rubric_lib/ is Python for the version that runs it",
+        "A rubric that does not compile cannot judge a case: every case of a run would be a fault of the"
+        " bench, after the agent was asked. The fence compiles it in a process of its own and never runs it"
+        " (ADR-0002).",
+        "correct the line; rubric.py and rubric_lib/ must be Python of the version that runs the harness",
     ),
     "F020": Rule(
         "breakdown_keys.py is more than one enumeration of literals",
@@ -89,18 +92,19 @@ RULES: Mapping[str, Rule] = {
         "write it in the form of docs/reference/bench.md",
     ),
     "F021": Rule(
-        "a breakdown key holds a banned word, or reads as if",
-        "A key that reports how sure a system is of itself lets it grade itself; look-alike letters and"
-        " separators do not help (threat BL-09; ADR-0008).",
+        "a breakdown key holds a banned word, or looks as if it did",
+        "A key that reports how sure a system is of itself lets it grade itself; the ban also"
+        " finds it behind look-alike letters and separators (threat BL-09; ADR-0008).",
         "name what the rubric itself has measured",
     ),
     "F030": Rule(
-        "an entry of failure_modes.yaml is not one",
-        "The taxonomy decides which failure takes a case's score; half of one decides nothing (ADR-0004).",
+        "an entry of failure_modes.yaml is not valid",
+        "The taxonomy decides which failure makes a case score 0; an incomplete entry cannot decide it"
+        " (ADR-0004).",
         "give it severity block, warn or info and a description",
     ),
     "F031": Rule(
-        "one of the runner's seven codes is missing, lowered or borrowed",
+        "one of the runner's seven codes is missing or lowered, or its prefix is used",
         "A bench that lowers them turns crashes and timeouts into notes (threats BL-05, BL-06; ADR-0004).",
         "declare all seven with severity block, and no other code under sut. and rubric.",
     ),
@@ -111,19 +115,19 @@ RULES: Mapping[str, Rule] = {
     ),
     "F041": Rule(
         "too few held-out cases for the tier that is declared",
-        "Cases from the corpus that agents retrieve from show memory, not skill (ADR-0006).",
+        "Cases from a corpus that agents can search measure memory, not skill (ADR-0006).",
         "add held-out cases, or declare no tier above the lowest",
     ),
     "F042": Rule(
-        "units that could never certify the tier that is declared",
+        "too few units to certify the tier that is declared",
         "Families are the statistical units; even if all of them pass, the certified bound stays below the"
         " tier's usual threshold (ADR-0009).",
         "add cases of new families; 14, 29 and 59 perfect units certify 0.8, 0.9 and 0.95",
         severity="warning",
     ),
     "F050": Rule(
-        "a directory among the cases whose name is no case id",
-        "Ids stand in reports and logs; they are plain so that none hides behind another (threat UI-07).",
+        "a directory among the cases whose name is not a case id",
+        "Ids appear in reports and logs; they are plain so that no id looks like another (threat UI-07).",
         "rename it to match [a-z0-9][a-z0-9_-]{0,63}",
     ),
     "F051": Rule(
@@ -144,7 +148,7 @@ RULES: Mapping[str, Rule] = {
     "F061": Rule(
         "the digest of a case is stale",
         "The bytes are not those that were pinned: the case was edited, or its entry was (ADR-0005).",
-        "look at what changed; if it was meant, " + _DIGEST,
+        "look at what changed; if the change is intended, " + _DIGEST,
         fixable=True,
     ),
     "F062": Rule(
@@ -155,21 +159,21 @@ RULES: Mapping[str, Rule] = {
     ),
     "F063": Rule(
         "a digest without a case",
-        "A case that was taken out quietly leaves its entry behind: the denominator has changed"
+        "A case that was removed leaves its entry behind: the denominator has changed"
         " (threats CA-04, CA-12; ADR-0003).",
         "restore the case, or " + _DIGEST,
         fixable=True,
     ),
     "F070": Rule(
-        "a character that nobody sees",
-        "Bidirectional, zero-width and control characters make a text read differently than it runs"
-        " (threat BL-17).",
-        "remove it; a case that is about such characters holds them escaped",
+        "an invisible character",
+        "Bidirectional, zero-width and control characters make a text look different from what a program"
+        " reads (threat BL-17).",
+        "remove it; if a case is about such characters, write them escaped",
     ),
     "F071": Rule(
         "text that is not in normal form (NFC)",
         "Two texts that look alike and differ in their bytes defeat review and comparison (threat BL-17).",
-        "normalise it; a case that is about normal forms holds its text escaped",
+        "normalise it; if a case is about normal forms, write its text escaped",
     ),
     "F072": Rule(
         "a Python name that is not what it looks like",
@@ -177,14 +181,14 @@ RULES: Mapping[str, Rule] = {
         "write the name in one script, in the form in which Python reads it",
     ),
     "F073": Rule(
-        "a file that has to be text and is not",
+        "a file that must be text and is not",
         "What a reviewer cannot read, or reads in another encoding than Python does, is not reviewed"
         " (threat BL-17).",
         "write it as UTF-8 without a coding comment",
     ),
     "F080": Rule(
         "a credential",
-        "A bench is copied, published and logged; what looks like a live key has to be taken for one.",
-        "revoke it and remove it; where a case needs one, write one that no scanner takes for real",
+        "A bench is copied, published and logged; what looks like a live key must be treated as one.",
+        "revoke it and remove it; if a case needs one, write one that no scanner takes for a real one",
     ),
 }

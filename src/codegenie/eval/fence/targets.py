@@ -74,7 +74,7 @@ def find_targets(paths: Sequence[str | Path]) -> Targets:
             found = list(_classes_of(root, here))
         elif around is None and not os.path.islink(path):
             hint = "name a bench root, a task class, or a file in one"
-            raise TaskClassNotFound(f"{given!s} belongs to no task class", hint=hint)
+            raise TaskClassNotFound(f"{given!s} does not belong to a task class", hint=hint)
         else:
             found = [_target(around or path, here)]
         classes |= {target.directory: target for target in found}
@@ -101,7 +101,8 @@ def _working_directory() -> str:
         return os.getcwd()
     except OSError as error:
         raise TaskClassNotFound(
-            f"the working directory cannot be used: {error.strerror}", hint="go to one that exists"
+            f"the working directory cannot be used: {error.strerror}",
+            hint="change to a directory that exists",
         ) from None
 
 

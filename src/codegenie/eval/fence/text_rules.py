@@ -59,7 +59,7 @@ def is_plain_text(raw: bytes) -> bool:
 
 def _no_text(raw: bytes) -> str | None:
     if b"\0" in raw:
-        return "holds a NUL and is no text"
+        return "holds a NUL and is not text"
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -25,7 +25,7 @@ def load_policy(path: Path) -> TierPolicy | None:
     except UnsafeTree as unsafe:
         raise TierConfigInvalid(f"the policy {unsafe.problem}", where=str(path)) from None
     except (OSError, RuntimeError) as error:
-        problem = getattr(error, "strerror", None) or "its links go in a circle"
+        problem = getattr(error, "strerror", None) or "its symbolic links form a loop"
         raise TierConfigInvalid(f"the policy cannot be read: {problem}", where=str(path)) from None
     return None if raw is None else read_policy(raw, str(path))
 

@@ -143,7 +143,7 @@ class _Reader:
             self._check_name(tier, "thresholds", "tier")
             value = self._number(f"thresholds.{tier}", text)
             if not before < value <= 1.0:
-                raise self._error(f"thresholds.{tier} is {value}; thresholds rise, above 0 and up to 1")
+                raise self._error(f"thresholds.{tier} is {value}; thresholds must rise, above 0 and up to 1")
             values[tier] = before = value
         return values
 
@@ -180,7 +180,7 @@ class _Reader:
     def alpha(self) -> float:
         value = self._number("alpha", self._document.get("alpha", _DEFAULT_ALPHA))
         if not 0.0 < value <= _LARGEST_ALPHA:
-            raise self._error(f"alpha is {value}; it lies above 0 and up to {_LARGEST_ALPHA}")
+            raise self._error(f"alpha is {value}; it must be above 0 and up to {_LARGEST_ALPHA}")
         return value
 
     def current_tiers(self, tiers: list[str]) -> dict[str, str]:
@@ -223,6 +223,6 @@ class _Reader:
 
 def _problem(error: ValidationError | TypeError) -> str:
     if isinstance(error, TypeError):
-        return "its keys are not words"
+        return "its keys are not strings"
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{ascii('.'.join(map(str, first['loc'])))[1:-1][:80]}: {first['msg']}"

@@ -116,11 +116,11 @@ class PromotionGate:
     def evaluate_report(self, report: BenchRunReport, tier: str) -> PromotionVerdict:
         """Judge a report without a log. It proves nothing, so the verdict is never `sufficient`.
 
-        Raises IncompleteReportForPromotion if the report lacks verdicts.
+        Raises IncompleteReportForPromotion if the report is incomplete.
         """
         if not report.complete:
             raise IncompleteReportForPromotion(
-                f"the report of run {report.run_id} lacks verdicts",
+                f"the report of run {report.run_id} is incomplete: a case has no verdict",
                 hint="resume the run, then judge it from the log",
             )
         return PromotionVerdict(
@@ -163,7 +163,7 @@ class PromotionGate:
         if tier == next(iter(self._policy.thresholds), None):
             return ()
         rescore = "`codegenie eval verify --rescore`, which lets the rubrics judge the stored outputs again"
-        return (f"{tier} is not the first tier: who verifies this log also runs {rescore}",)
+        return (f"{tier} is above the first tier: verify this log with {rescore}",)
 
     def _standing(self, evidence: Evidence) -> Iterator[Reason]:
         """Yield reasons why this run cannot be evidence at all, whatever its result is."""
@@ -171,7 +171,7 @@ class PromotionGate:
         if not report.complete:
             yield reason(
                 "incomplete",
-                f"it did not measure {counted(report.infrastructure_fault_count, 'planned case')}",
+                f"the run did not measure {counted(report.infrastructure_fault_count, 'planned case')}",
                 unmeasured=report.infrastructure_fault_count,
             )
         if not _countable(evidence.look):
@@ -185,7 +185,7 @@ class PromotionGate:
         if report.selection.kind != "all":
             yield reason(
                 "partial",
-                f"it ran {len(report.per_case)} of {counted(report.selection.available_cases, 'case')}",
+                f"the run has {len(report.per_case)} of {counted(report.selection.available_cases, 'case')}",
                 cases=len(report.per_case),
                 available_cases=report.selection.available_cases,
             )
@@ -193,11 +193,11 @@ class PromotionGate:
         if started.policy_digest is None:
             yield reason("no_policy", "the run was started without a policy file")
         elif started.policy_digest != self._policy.digest:
-            yield reason("policy_changed", "the policy is not the one that the run was started under")
+            yield reason("policy_changed", "the run was started under another policy")
         if not started.isolation.holds or started.isolation.isolation_class != report.isolation_class:
             # A verified log cannot have it, but evidence that was built by hand can.
             yield reason(
-                "unproved_isolation", f"nothing proves that its rubrics ran in class {report.isolation_class}"
+                "unproved_isolation", f"no proof shows that the rubrics ran in class {report.isolation_class}"
             )
         yield from self._missing(evidence)
         if evidence.bench is None:
@@ -210,18 +210,18 @@ class PromotionGate:
         if evidence.unfinished_runs:
             yield reason(
                 "unfinished_runs",
-                f"starts of this agent on these cases that have not finished: {evidence.unfinished_runs}",
+                f"runs of this agent on these cases that have not finished: {evidence.unfinished_runs}",
                 unfinished_runs=evidence.unfinished_runs,
             )
         for run_id in evidence.abandoned_runs:
             if run_id not in self._refunded:
                 yield reason(
-                    "abandoned_run", f"run {run_id} of the same agent was given up and counts as failed"
+                    "abandoned_run", f"run {run_id} of the same agent was abandoned and counts as failed"
                 )
         if evidence.lost_trials:
             yield reason(
                 "lost_trials",
-                f"trials of this agent on these cases that a run had and lost: {evidence.lost_trials}",
+                f"trials of this agent on these cases that were measured and lost: {evidence.lost_trials}",
                 lost_trials=evidence.lost_trials,
             )
 
@@ -237,8 +237,8 @@ class PromotionGate:
         if not measured:
             yield reason(
                 "reused",
-                f"{counted(evidence.look.reused, 'output')} from a store, and no run asked the agent for all;"
-                " --no-cache does",
+                f"{counted(evidence.look.reused, 'output')} from the store, and no run asked the agent"
+                " for every output; --no-cache does",
                 reused=evidence.look.reused,
             )
         # A look with a wrong clock still counts as a look, but not as the newest measurement.
@@ -246,14 +246,14 @@ class PromotionGate:
         newest = max(arrived or measured or looks, key=lambda look: look.started_at)
         last = max(_dated(newest), _dated(evidence.look))
         if not last - now <= _CLOCK_SLACK:
-            yield reason("future", f"it is dated {last:%Y-%m-%d}, which has not come yet")
+            yield reason("future", f"the run is dated {last:%Y-%m-%d}, which is in the future")
         # Measured from the start: a resume does not make older measurements newer.
         age = (now - newest.started_at).days
         if not age <= self._policy.maximum_age_days:
             yield reason(
                 "too_old",
-                f"it was measured {counted(age, 'day')} ago;"
-                f" the policy allows {self._policy.maximum_age_days}",
+                f"the agent was last measured {counted(age, 'day')} ago;"
+                f" the policy allows at most {self._policy.maximum_age_days}",
                 age_days=age,
                 maximum_age_days=self._policy.maximum_age_days,
             )
@@ -307,7 +307,7 @@ class PromotionGate:
         if report.lower_bound_95_status != "ok" and not report.mean_score >= threshold:
             yield reason(
                 "mean_score",
-                f"all units score alike, and their mean {floor3(report.mean_score)} {below}",
+                f"all units have the same score, and their mean {floor3(report.mean_score)} {below}",
                 mean_score=report.mean_score,
                 threshold=threshold,
             )
@@ -315,7 +315,7 @@ class PromotionGate:
             if not self._certified(look) >= threshold:
                 yield reason(
                     "other_look",
-                    f"run {look.run_id} of the same agent on the same cases falls short",
+                    f"run {look.run_id} of the same agent on the same cases does not reach the threshold",
                     certified_lower=self._certified(look),
                     threshold=threshold,
                 )
@@ -337,7 +337,9 @@ def units_needed(threshold: float, alpha: float) -> int | None:
 def _whereabouts(report: BenchRunReport) -> Iterator[Reason]:
     """Yield a reason if the agent did not run in a process of its own."""
     if report.sut_boundary == "harness":
-        yield reason("no_agent", f"{report.sut.spec} is the harness's own: it shows what the bench can show")
+        yield reason(
+            "no_agent", f"{report.sut.spec} is part of the harness: its runs test the bench, not an agent"
+        )
     elif report.sut_boundary != "process" or implied_boundary(report.sut.spec) != "process":
         yield reason("in_process", "the system under test ran inside the harness's own process")
 
@@ -356,12 +358,12 @@ def _whose(report: BenchRunReport) -> dict[str, Any]:
 
 def _too_few(look: Look, threshold: float, needed: int | None) -> Iterator[Reason]:
     if needed is None:
-        text = f"no bench holds enough units to certify {threshold}"
+        text = f"a bench cannot hold enough units to certify {threshold}"
         yield reason("too_few_units", text, units=look.units, threshold=threshold)
     elif not look.units >= needed:
         yield reason(
             "too_few_units",
-            f"{counted(look.units, 'unit')}; no result of fewer than {needed} can certify {threshold}",
+            f"the run has {counted(look.units, 'unit')}; at least {needed} must pass to certify {threshold}",
             units=look.units,
             units_needed=needed,
             threshold=threshold,

@@ -28,7 +28,7 @@ _DEADLINE_SECONDS = 0.05
 # A busy machine may be late once. A deadline that is not enforced is late every time.
 _LATE_SECONDS = 2.0
 _TRIES = 3
-_HINT = "run again; no weaker class is taken for it"
+_HINT = "run again; codegenie does not fall back to a weaker class"
 
 
 async def tried_calls(launcher: Launcher, machine: Machine) -> dict[str, bool]:

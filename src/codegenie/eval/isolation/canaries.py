@@ -40,9 +40,9 @@ _WORD_BYTES = 16
 _REMEDIES = {
     errno.EADDRNOTAVAIL: "the loopback interface is down or has no address: `ip link set lo up`",
     errno.ENETUNREACH: "the loopback interface is down or has no address: `ip link set lo up`",
-    errno.ENOSPC: "make room below TMPDIR: its disk, or its table of files, is full",
-    errno.EDQUOT: "make room below TMPDIR: a quota is used up",
-    errno.EFBIG: "a limit on the size of files is in the way: `ulimit -f unlimited`",
+    errno.ENOSPC: "free space below TMPDIR: its disk or its table of inodes is full",
+    errno.EDQUOT: "free space below TMPDIR: a quota is used up",
+    errno.EFBIG: "the shell limits the size of files: `ulimit -f unlimited`",
 }
 
 
@@ -79,7 +79,10 @@ def planted(run_directory: Path) -> Iterator[Canaries]:
             raise IsolationNotProved(
                 f"the canaries of the proof cannot be planted: {error.strerror}",
                 where=error.filename,
-                hint=_REMEDIES.get(error.errno or 0, "see to that, and run again: no weaker class is taken"),
+                hint=_REMEDIES.get(
+                    error.errno or 0,
+                    "correct that, and run again: codegenie does not fall back to a weaker class",
+                ),
             ) from None
         yield canaries
 
@@ -206,8 +209,8 @@ def _heard(listener: socket.socket, word: bytes, name: str) -> bool:
         if hmac.compare_digest(said, word):
             return True
     raise IsolationNotProved(
-        f"the proof was disturbed: strangers flood the listener of {name!r}",
-        hint="see who connects to this machine's loopback, and run again: no weaker class is taken",
+        f"the proof was disturbed: other programs flood the listener of {name!r}",
+        hint="find what connects to the loopback interface, and run again: a weaker class is not used",
     )
 
 

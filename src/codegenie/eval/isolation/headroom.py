@@ -36,7 +36,7 @@ def check_headroom(asked_for: str, slots: int) -> None:
     if most - used < needed:
         raise HarnessFailure(
             f"{slots} cases at once may need {needed} processes and threads, and user {user} can have"
-            f" {max(most - used, 0)} more: {used} are there, {LIMITS.user_tasks_kept} are kept for others,"
+            f" {max(most - used, 0)} more: {used} exist, {LIMITS.user_tasks_kept} are kept for others,"
             f" and the limit is {most + LIMITS.user_tasks_kept}",
             hint="lower --concurrency, end other programs of this user, or raise the limit with `ulimit -u`",
         )

@@ -86,7 +86,7 @@ def lacks(machine: Machine) -> str | None:
     if machine.system != "Linux":
         return f"{machine.system} has neither namespaces nor Landlock"
     if machine.architecture not in _ARCHITECTURES:
-        return f"the system calls of {machine.architecture} are not known to us"
+        return f"codegenie does not know the system calls of {machine.architecture}"
     return None
 
 
@@ -135,7 +135,7 @@ def remedies(machine: Machine, isolation_class: IsolationClass) -> tuple[str, ..
             f" `{machine.container} run --security-opt seccomp=unconfined …`"
         )
     return tuple(found) or (
-        "nothing that we know of is missing here: run `codegenie eval doctor --json` and report what it says",
+        "no known cause was found here: run `codegenie eval doctor --json` and report its output",
     )
 
 
@@ -144,8 +144,8 @@ def _of_every_class(machine: Machine, isolation_class: IsolationClass) -> list[s
     least_landlock_abi, oldest = LEAST_LANDLOCK_ABI[isolation_class], _OLDEST_KERNEL[isolation_class]
     if machine.architecture not in _ARCHITECTURES:
         found.append(
-            f"the system calls of {machine.architecture} are not known to us: use a machine where `uname -m`"
-            f" says {' or '.join(_ARCHITECTURES)}"
+            f"codegenie does not know the system calls of {machine.architecture}: use a machine where"
+            f" `uname -m` says {' or '.join(_ARCHITECTURES)}"
         )
     if not machine.seccomp:
         found.append(
@@ -154,12 +154,12 @@ def _of_every_class(machine: Machine, isolation_class: IsolationClass) -> list[s
         )
     if machine.landlock_problem == "disabled":
         found.append(
-            "Landlock is built into this kernel, which was started without it: use a machine where"
+            "this kernel has Landlock, but was started without it: use a machine where"
             " `cat /sys/kernel/security/lsm` names landlock"
         )
     elif machine.landlock_abi is None and machine.container:
         found.append(
-            f"Landlock is absent from kernel {machine.kernel}, or kept from this container by its filter:"
+            f"Landlock is absent from kernel {machine.kernel}, or denied by the filter of this container:"
             f" `{machine.container} run --security-opt seccomp=unconfined …`"
         )
     elif (machine.landlock_abi or 0) < least_landlock_abi:
@@ -179,12 +179,11 @@ def _of_namespaces(machine: Machine) -> list[str]:
         )
     if machine.unprivileged_userns_clone == 0 and not machine.superuser:
         found.append(
-            "user namespaces are kept from ordinary users:"
-            " `sudo sysctl -w kernel.unprivileged_userns_clone=1`"
+            "ordinary users may not make user namespaces: `sudo sysctl -w kernel.unprivileged_userns_clone=1`"
         )
     if machine.apparmor_restrict_unprivileged_userns == 1 and not machine.superuser:
         found.append(
-            "AppArmor takes all rights from the user namespaces of ordinary users:"
+            "AppArmor removes all rights from the user namespaces of ordinary users:"
             " `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
         )
     if machine.container:

@@ -50,11 +50,9 @@ _COMPLAINT_BYTES = 4 * 1024
 _POLL_SECONDS = 0.001
 _TURNS = 500
 _HINT = "`codegenie eval doctor` says what is missing on this machine"
-_NO_LOWER = "see to that, and run again: a weaker class is taken only if it is named by --isolation"
-_ACCEPTS = (
-    "`codegenie eval doctor` says what is missing; --isolation subprocess accepts no confinement at all"
-)
-_LOOPBACK = "see whether the loopback interface is up, `ip link set lo up`, and who floods it"
+_NO_LOWER = "correct that, and run again: a weaker class is used only if --isolation names it"
+_ACCEPTS = "`codegenie eval doctor` says what is missing; --isolation subprocess runs rubrics unconfined"
+_LOOPBACK = "check that the loopback interface is up, `ip link set lo up`, and that no program floods it"
 _REMEDIES = {
     "tcp-connect": _LOOPBACK,
     "udp-send": _LOOPBACK,
@@ -62,7 +60,7 @@ _REMEDIES = {
     "large-file": "the shell limits files to less than a rubric may write: `ulimit -f unlimited`",
 }
 """What to do about the usual reasons why a control does not reach its canary."""
-_AGAIN = "the machine is busy, or somebody ends our processes: run again"
+_AGAIN = "the machine is busy, or another program ends our processes: run again"
 
 Outside = Callable[[int], Mapping[str, bool]]
 """Inspects a process from outside, and returns for each check whether it holds."""
@@ -112,7 +110,7 @@ async def strongest_proved(
         except IsolationUnavailable as refusal:
             told(refusal.message)
             reasons.append(refusal.message)
-    raise IsolationUnavailable(f"this machine can confine no rubric: {'; '.join(reasons)}", hint=_ACCEPTS)
+    raise IsolationUnavailable(f"this machine cannot confine rubrics: {'; '.join(reasons)}", hint=_ACCEPTS)
 
 
 def taken_by_auto(machine: Machine) -> tuple[IsolationClass, ...]:
@@ -186,10 +184,10 @@ async def prove(
     # A fresh interpreter is started by the call itself, and its addresses are not known before.
     for name in sorted(OF_ZYGOTES) if launcher.spawn == "zygote" else ():
         if reached.get(name):
-            raise _unproved(isolation_class, f"{name!r} got through")
+            raise _unproved(isolation_class, f"{name!r} was not blocked")
     for name in proof.unproved:
         known = name in tried or name in confined.outside
-        raise _unproved(isolation_class, f"{name!r} {'got through' if known else 'was not tried'}")
+        raise _unproved(isolation_class, f"{name!r} {'was not blocked' if known else 'was not tried'}")
     return proof
 
 
@@ -234,13 +232,13 @@ def _check_control(isolation_class: IsolationClass, reached: Mapping[str, bool])
     if this_machine().hides_memory:
         wanted -= _MEMORY_PROBES
     for name in _missing(wanted, reached):
-        why = f"its control failed: without confinement {name!r} is not reached either"
+        why = f"its control failed: {name!r} cannot be reached without confinement either"
         raise _unproved(isolation_class, why, _REMEDIES.get(name, _NO_LOWER))
 
 
 def _check_open(isolation_class: IsolationClass, reached: Mapping[str, bool]) -> None:
     for name in _missing(OPEN_PROBES, reached):
-        raise _unproved(isolation_class, f"{name!r}, which every rubric needs, does not work in it")
+        raise _unproved(isolation_class, f"{name!r}, which every rubric needs, does not work in this class")
 
 
 def _missing(wanted: Iterable[str], reached: Mapping[str, bool]) -> list[str]:
@@ -303,7 +301,7 @@ def _answered(
         document, how = None, refusal.message
     if not isinstance(document, dict) or not all(type(value) is bool for value in document.values()):
         said = one_line(complaint.decode(errors="replace").strip().rpartition("\n")[2], 200)
-        why = f"the probe gave no answer ({how or 'it is no list of results'}{': ' if said else ''}{said})"
+        why = f"the probe gave no answer ({how or 'it is not a list of results'}{': ' if said else ''}{said})"
         raise _unproved(isolation_class, why)
     return document
 

@@ -35,11 +35,11 @@ from codegenie.eval.system.supervisor_pool import KeeperSettings, start_program
 _PROGRAM = Path(__file__).parent / "confinement" / "guardian_program.py"
 _DOCTOR = "run `codegenie eval doctor` for what is missing on this machine"
 _REMEDIES = {
-    (errno.EFBIG,): "a limit on the size of files is in the way: `ulimit -f unlimited`, and run again",
-    (errno.ENOSPC, errno.EDQUOT): "make room below TMPDIR and see `sysctl user`, and run again",
-    (errno.ENOENT,): "see whether /proc is mounted and the interpreter is where it was, and run again",
+    (errno.EFBIG,): "the shell limits the size of files: `ulimit -f unlimited`, and run again",
+    (errno.ENOSPC, errno.EDQUOT): "free space below TMPDIR, check the limits in `sysctl user`, and run again",
+    (errno.ENOENT,): "check that /proc is mounted and that the interpreter still exists, and run again",
     (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS, errno.ENOBUFS): (
-        "the machine is short of something: lower --concurrency, or run again"
+        "processes, memory or open files have run out: lower --concurrency, or run again"
     ),
 }
 
@@ -119,7 +119,7 @@ def _remedy(number: int | None) -> str:
     for numbers, what in _REMEDIES.items():
         if number in numbers:
             return what
-    return "run again; it did not fail for want of anything in the kernel, so that no weaker class is taken"
+    return "run again; the kernel has all that the class needs, so a weaker class is not used"
 
 
 class Zygote(Keeper):

@@ -92,11 +92,11 @@ class ArtifactStore:
             raise HarnessFailure(
                 f"cannot read artefact {digest}: {error.strerror}",
                 where=path,
-                hint="see who may read the directory and its files",
+                hint="check the read permissions of the directory and its files",
             ) from None
         if content is not None and blake3(content).hexdigest() != digest:
             raise ChainTamperDetected(
-                f"artefact {digest} is not what its hash says", where=path, hint="restore it from a copy"
+                f"artefact {digest} does not match its hash", where=path, hint="restore it from a copy"
             )
         return content
 

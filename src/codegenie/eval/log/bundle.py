@@ -90,12 +90,12 @@ def _checked_target(target: Path, log: Path) -> Path:
     resolved = target.resolve()
     if resolved.is_relative_to(log.resolve()):
         raise SettingsInvalid(
-            "a bundle inside the log would break the log",
+            "a bundle inside the log's directory would break the log",
             where=str(target),
             hint="name another place with -o",
         )
     if resolved.exists() and not resolved.is_file():
-        raise SettingsInvalid("the bundle's place is taken by something else than a file", where=str(target))
+        raise SettingsInvalid("the path of the bundle exists and is not a file", where=str(target))
     return resolved
 
 
@@ -117,7 +117,7 @@ def _unpack(path: Path, directory: Path) -> None:
     try:
         size = path.stat().st_size
         if size > _BUNDLE_BYTES:
-            raise _refused(path, "is larger than any bundle that we read")
+            raise _refused(path, "is larger than a bundle may be")
         with _BundleFile(path) as file, zipfile.ZipFile(file) as bundle:
             members = bundle.infolist()
             _check_members(path, members, size)
@@ -127,7 +127,7 @@ def _unpack(path: Path, directory: Path) -> None:
         raise _refused(path, f"is not a bundle that we can read: {error}") from None
     except OSError as error:
         if error.errno == errno.EINVAL:  # the archive points outside of itself
-            raise _refused(path, "is not whole") from None
+            raise _refused(path, "is not complete") from None
         raise HarnessFailure(
             f"cannot unpack the bundle: {error.strerror}",
             where=str(path),
@@ -145,7 +145,7 @@ class _BundleFile(io.FileIO):
     def read(self, size: int | None = -1, /) -> bytes:
         """Read, and refuse a read that can only be the directory of far too many files."""
         if size is not None and size > _DIRECTORY_BYTES:
-            raise zipfile.BadZipFile("its directory is larger than any of ours")
+            raise zipfile.BadZipFile("its table of contents is larger than that of a bundle may be")
         raw = super().read(-1 if size is None else size) or b""
         if raw.count(_DIRECTORY_ENTRY) > _MEMBERS:
             raise zipfile.BadZipFile(f"it holds more than {_MEMBERS} files")
@@ -153,7 +153,9 @@ class _BundleFile(io.FileIO):
 
 
 def _refused(path: Path, problem: str) -> DecodingRefused:
-    return DecodingRefused(f"the bundle {problem}", where=str(path), hint="ask for it again, or for the log")
+    return DecodingRefused(
+        f"the bundle {problem}", where=str(path), hint="ask its sender for it again, or for the log"
+    )
 
 
 def _check_members(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
@@ -165,19 +167,19 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo], size: int) -> Non
         # The sender controls two names: one ends at a zero byte, and from Python 3.12 on an extra field can
         # replace it by any path.
         if name != member.orig_filename or not _MEMBER.fullmatch(name) or kind not in {0, stat.S_IFREG}:
-            raise _refused(path, f"holds {ascii(name)[:80]}, which belongs to no log")
+            raise _refused(path, f"holds {ascii(name)[:80]}, which is not part of a log")
         if name in seen:
             raise _refused(path, f"holds {name} twice")
         # With the other methods a single read returns everything that it unpacks to, however much that is.
         if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-            raise _refused(path, f"holds {name}, packed by a method that we do not read")
+            raise _refused(path, f"holds {name}, packed by a method that codegenie does not read")
         seen.add(name)
     records = sum(member.file_size for member in members if member.filename.endswith(".json"))
     unpacked = sum(member.file_size for member in members)
     if records > max(_FREE_RECORD_BYTES, _RECORD_RATIO * size) or unpacked > min(
         _UNPACKED_BYTES, max(_FREE_BYTES, _RATIO * size)
     ):
-        raise _refused(path, "unpacks to far more than a log would")
+        raise _refused(path, "unpacks to far more than a log can hold")
 
 
 def _unpack_member(bundle: zipfile.ZipFile, member: zipfile.ZipInfo, directory: Path) -> None:

@@ -122,12 +122,12 @@ def decode_head(raw: bytes) -> Link:
     return Link(int(match[1]), match[2].decode())
 
 
-_HINT = "keep the log as it is and find out who changed it; a copy from before shows what"
+_HINT = "keep the log unchanged, compare it with an older copy, and find out what changed it"
 
 
 def broken(file: str, reason: str) -> ChainTamperDetected:
     """Make the error for the first file that fails verification."""
-    return ChainTamperDetected(f"{file} does not hold: {reason}", where=file, hint=_HINT)
+    return ChainTamperDetected(f"{file} fails verification: {reason}", where=file, hint=_HINT)
 
 
 # Canonical JSON sorts its keys, so the kind of a record comes after its body, at the end.
@@ -158,7 +158,7 @@ def _most_values(file: str, raw: bytes) -> int:
     kind = match[1] if match is not None and match.end() == len(raw) else b""
     most = _BYTES_OF_KIND.get(kind, _SMALL_RECORD_BYTES)
     if len(raw) > most:
-        raise broken(file, f"{len(raw)} bytes are more than such a record has")
+        raise broken(file, f"{len(raw)} bytes are more than such a record may have")
     return _FREE_VALUES + min(len(raw) // _LEAST_VALUE_BYTES, RECORD_BYTES // LIMITS.bytes_per_value)
 
 
@@ -179,7 +179,7 @@ def decode_record(
         place = ".".join(map(str, problem["loc"]))
         raise broken(file, f"{place}: {problem['msg']}") from None
     if b"".join(record_pieces(record)) != raw:
-        raise broken(file, "it is not written as the harness writes it")
+        raise broken(file, "it is not in the form that the harness writes")
     return record
 
 
@@ -228,7 +228,7 @@ class ChainVerifier:
             if run_id in self.known_runs:
                 raise broken(file, f"run {run_id} starts twice")
             if run_id == "latest":
-                raise broken(file, "its run has the name that stands for the newest one")
+                raise broken(file, "the name of its run is reserved for the newest run")
             _check_start(file, record.body)
         elif isinstance(record, ResumedRecord):
             if started is None:
@@ -261,7 +261,7 @@ def _check_start(file: str, started: RunStarted) -> None:
     proof = started.isolation
     if not proof.holds:
         raise broken(
-            file, f"its isolation is {proof.isolation_class!r}, and no probe {proof.unproved[0]!r} proves it"
+            file, f"its isolation is {proof.isolation_class!r}, but no probe {proof.unproved[0]!r} proves it"
         )
     problem = boundary_problem(started.sut, started.sut_boundary)
     if problem:
@@ -279,9 +279,9 @@ def _check_times(file: str, started: StartedRecord, record: FinishedRecord) -> N
     report, latest = record.body.report, max(started.recorded_at, record.recorded_at)
     # Only differences: adding a day to the last day of the calendar would overflow.
     if started.recorded_at - report.started_at > _SLACK or report.started_at - latest > _SLACK:
-        raise broken(file, "started_at is more than a day outside of its records")
+        raise broken(file, "started_at is more than a day before or after the records of its run")
     if abs(report.ended_at - record.recorded_at) > _SLACK:
-        raise broken(file, "ended_at is more than a day away from when it was recorded")
+        raise broken(file, "ended_at is more than a day before or after the time of its record")
 
 
 def check_bounds(file: str, started: RunStarted, record: FinishedRecord) -> None:
@@ -360,7 +360,7 @@ def check_head(verifier: ChainVerifier, head: Link | None) -> str | None:
     link = verifier.link
     if head is None:
         if link.count:
-            raise broken("HEAD", "it is missing beside records")
+            raise broken("HEAD", "it is missing, but there are records")
         return None
     if head == link:
         return None

@@ -39,7 +39,7 @@ def _input_of(started: RunStarted, case_id: str, bench_root: BenchRoot) -> Mappi
     looked_in = ", ".join(str(place / case_id) for place in here or places)
     if here:
         return f"the case has changed since it was measured ({looked_in})"
-    return f"the case is not here ({looked_in}); --bench-root says where its bench lies"
+    return f"the case is not here ({looked_in}); name the directory of its bench with --bench-root"
 
 
 @dataclass(frozen=True, slots=True)

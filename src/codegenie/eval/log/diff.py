@@ -34,7 +34,7 @@ class Change:
         lines += self.computed if self.computed is not None else [f"not computed: {self.not_computed}"]
         if self.claimed is not None:
             lines += [
-                f'{title} "diff" as the agent wrote it; nobody has checked it',
+                f'{title} "diff" as the agent wrote it; it was not checked',
                 *_quoted(_rows(self.claimed)),
             ]
         if self.rest:
@@ -45,7 +45,7 @@ class Change:
 def change_of(output: object, before: Mapping[str, bytes] | str) -> Change:
     """Describe an output. `before` is the input of its case, or the reason why it is missing."""
     if not isinstance(output, dict):
-        return Change(("the output is no object and names no files",), None, None, _spelled(output))
+        return Change(("the output is not an object and names no files",), None, None, _spelled(output))
     files = output.get("files")
     rest = {key: value for key, value in output.items() if key not in {"files", "diff"}}
     if files is not None and not isinstance(files, dict):
@@ -94,7 +94,7 @@ class _Comparer:
         """Yield the change of one file."""
         raw = self._before.get(path)
         if after is not None and not isinstance(after, str):
-            yield f"{path}: its new content is a {type(after).__name__} and no text"
+            yield f"{path}: its new content is a {type(after).__name__} and not text"
             return
         if raw is None and after is None:
             yield f"{path}: deleted, and the input has no such file"
@@ -103,7 +103,7 @@ class _Comparer:
             old = None if raw is None else raw.decode("utf-8")
         except UnicodeDecodeError:
             fate = "deleted" if after is None else f"replaced by a text of {len(after)} characters"
-            yield f"{path}: {len(raw or b'')} bytes that are no UTF-8 text are {fate}"
+            yield f"{path}: {len(raw or b'')} bytes that are not UTF-8 text are {fate}"
             return
         if old == after:
             yield f"{path}: as in the input"

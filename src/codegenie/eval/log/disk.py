@@ -94,7 +94,7 @@ class AuditLog:
     def _check_room(self) -> None:
         head = self._head()
         if head is None and self.link.count:
-            raise broken(HEAD, "it went away while the log was in use")
+            raise broken(HEAD, "it disappeared while the log was in use")
         if head is not None and head.count >= MOST_RECORDS:
             raise OSError(errno.EFBIG, _TOO_LARGE)
 
@@ -104,9 +104,9 @@ class AuditLog:
             return self._verifier.judged(name, raw)
         except ChainTamperDetected as refusal:
             raise HarnessFailure(
-                f"a reader of the log would refuse what is to be written: {refusal.message}",
+                f"a record was not written, since a reader of the log would refuse it: {refusal.message}",
                 where=str(self.directory),
-                hint="nothing was written, and the log holds; what was measured stays in the journal and in"
+                hint="the log is unchanged and valid; what was measured stays in the journal and in"
                 " the store. The same command takes a run up again; a plan is used as `Runner.plan` made it",
             ) from None
 
@@ -135,7 +135,7 @@ class AuditLog:
         """Return the end of the chain. If a crash left one record after HEAD, move HEAD to it first."""
         if self._head() is None:
             if self._names() or self.link.count:
-                raise broken(HEAD, "it is missing beside records")
+                raise broken(HEAD, "it is missing, but there are records")
             # Written before the first record: a crash after that record must not look like a removed HEAD.
             self._move_head(Link())
         if self._read_on():
@@ -187,7 +187,7 @@ class AuditLog:
             if name != record_name(expected):
                 raise broken(name, f"{record_name(expected)} comes next in the log")
         if head is not None and len(names) < min(head.count, self.link.count):
-            raise broken(record_name(len(names)), "it went away while the log was in use")
+            raise broken(record_name(len(names)), "it disappeared while the log was in use")
         for name in names[self.link.count :]:
             yield self._next(name, bounds=bounds)
         note = check_head(self._verifier, head)
@@ -213,7 +213,7 @@ class AuditLog:
         with _typed_failure("read", self.directory):
             raw = self._read(name)
         if raw is None:
-            raise broken(name, "it went away while the log was read")
+            raise broken(name, "it disappeared while the log was read")
         record = self._verifier.judged(name, raw, bounds=bounds)
         self._take(record, raw, bounds=bounds)
         return record
@@ -256,7 +256,7 @@ def _capped(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-_TOO_LARGE = "the log, or the record, is as large as it can be"
+_TOO_LARGE = "the log or the record has reached its largest size"
 
 
 def _wait_for_lock(descriptor: int) -> None:
@@ -274,8 +274,8 @@ def _wait_for_lock(descriptor: int) -> None:
 
 
 _HINTS = {
-    "write": "make room or name another directory with --out; what is in the log is intact",
-    "read": "see who may read the directory and its files",
+    "write": "free space or name another directory with --out; the log is intact",
+    "read": "check the read permissions of the directory and its files",
 }
 
 

@@ -265,7 +265,7 @@ def _cannot_write(error: OSError, where: Path) -> HarnessFailure:
     return HarnessFailure(
         f"cannot write the journal: {error.strerror}",
         where=str(where),
-        hint="make room or name another directory with --out; what is in the log is intact",
+        hint="free space or name another directory with --out; the log is intact",
     )
 
 

@@ -133,7 +133,7 @@ class RunRecord:
             f"{name} of {count} trials {why_not_kept(name)}" for name, count in sorted(self._not_kept.items())
         ]
         if self._interrupted:
-            again = "trials that were asked for again after the run had been ended"
+            again = "trials that were asked for again, since the run had ended early"
             notes.append(f"{again}: {self._interrupted}")
         if self._unreturned:
             notes.append(f"{named(self._unreturned)}: {UNRETURNED_WORDS}")
@@ -213,7 +213,7 @@ class RunRecord:
         lines = self._journal.content(LARGEST_ARTIFACT)
         if lines is not None and journal is not None:
             if self._artifacts.keep(lines) != journal:
-                self.log.notes.append("somebody has changed the journal while the run was under way")
+                self.log.notes.append("the journal was changed by another program during the run")
             self._left_behind.add(journal)
         self._artifacts.make_durable(self._left_behind)
         # The canonical bytes are passed on, so that the trials are not held again as record objects.

@@ -61,8 +61,8 @@ class VerifiedLog:
         if entry.finished_index is None:
             raise NotMeasured(
                 f"run {entry.run_id} has not finished",
-                hint="its command resumes it, with a store and without --no-cache; `codegenie eval abandon`"
-                " closes one that will not come back",
+                hint="the same command resumes it, with a store and without --no-cache; `codegenie eval"
+                " abandon` closes a run that will not finish",
             )
         record = self._record(entry.finished_index)
         if not isinstance(record, FinishedRecord):
@@ -102,9 +102,11 @@ class VerifiedLog:
             return runs[run]
         ids = [run_id for run_id in runs if run and run_id.startswith(run)]
         if len(ids) != 1:
-            known = f"{len(ids)} runs begin with it" if ids else "the log does not know it"
+            known = f"{len(ids)} runs begin with it" if ids else "the log has no such run"
             hint = "`codegenie eval run` makes one, and --out names another log"
-            raise NotMeasured(f"there is no one run {run!a}: {known}", where=str(self.directory), hint=hint)
+            raise NotMeasured(
+                f"{run!a} does not name one run of the log: {known}", where=str(self.directory), hint=hint
+            )
         return runs[ids[0]]
 
     def artifact(self, trial: TrialEvidence, name: str) -> bytes | None:
@@ -180,7 +182,7 @@ class _Times:
         """Say how many records are dated before an earlier one, and which is the first."""
         if self._back:
             first, dated = record_name(self._back[0]), counted(len(self._back), "record")
-            yield f"the clock went back: from {first} on, {dated} with a date before an earlier one"
+            yield f"the clock went back: {dated} from {first} on with a date before that of an earlier record"
 
 
 def artifact_digests(finished: RunFinished) -> Iterator[str]:
@@ -250,5 +252,5 @@ def expect_head(log: VerifiedLog, expected: str) -> None:
         raise ChainTamperDetected(
             f"no record has the expected hash {expected}",
             where=str(log.directory),
-            hint="the log was cut or written anew after that hash was noted",
+            hint="the log was cut or rewritten after that hash was noted",
         )

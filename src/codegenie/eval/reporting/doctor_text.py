@@ -24,7 +24,7 @@ def _result(found: ClassFinding) -> str:
         return f"not proved: {found.why_not}"
     required = len(REQUIRED_PROBES[found.isolation_class])
     if not required:
-        return "needs no proof: limits and a private directory, and no confinement"
+        return "needs no proof: it has limits and a private directory, and no confinement"
     return f"proved: {required} probes blocked"
 
 

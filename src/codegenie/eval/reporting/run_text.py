@@ -39,7 +39,7 @@ def nothing_judged(report: BenchRunReport) -> str | None:
     """Return a warning if every case is a fault of the bench: the agent was not measured (ADR-0003)."""
     if report.bench_fault_count < len(report.per_case):
         return None
-    return "every case is a fault of the bench, and nothing is known of the agent: mend the rubric"
+    return "every case is a fault of the bench, so the run says nothing about the agent: correct the rubric"
 
 
 def _headline(report: BenchRunReport, reused: int, over_units: float | None) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _headline(report: BenchRunReport, reused: int, over_units: float | None) -> 
         state += f", PARTIAL ({len(report.per_case)} of {counted(report.selection.available_cases, 'case')})"
     yield f"{report.task_class} · {report.sut.spec} · run {report.run_id} · {state}"
     if report.isolation_class == "subprocess":
-        yield "WARNING          nothing confined the rubrics: they could read and change all that you can"
+        yield "WARNING          rubrics were not confined: they could read and change everything that you can"
     unjudged = nothing_judged(report)
     if unjudged is not None:
         yield f"NOT MEASURED     {unjudged}"
@@ -113,4 +113,6 @@ def render_means(over_cases: float, over_units: float | None) -> list[str]:
         return []
     how = ("lower", "worse") if over_cases < over_units else ("higher", "better")
     means = f"the mean over cases ({floor3(over_cases)}) is {how[0]} than over units ({floor3(over_units)})"
-    return [f"  {means}: large families came out {how[1]} than small ones, and the bounds count each once"]
+    return [
+        f"  {means}: large families came out {how[1]} than small ones, and the bounds count each family once"
+    ]

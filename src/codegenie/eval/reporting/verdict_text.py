@@ -22,10 +22,10 @@ def render_verdict(verdict: PromotionVerdict) -> list[str]:
         lines.append(f"  this agent was measured {verdict.looks} times on these cases; every look counts")
     if verdict.resumed:
         lines.append(
-            f"  taken up again {counted(verdict.resumed, 'time')}; what was in flight was asked again"
+            f"  resumed {counted(verdict.resumed, 'time')}; trials that were under way were asked for again"
         )
     lines += [
-        f"  {counted(units, 'unit')} of run {run_id} asked twice, after an end without an outcome: not passed"
+        f"  {counted(units, 'unit')} of run {run_id} asked again after a try without an outcome: not passed"
         for run_id, units in verdict.interrupted_units.items()
     ]
     lines += [

@@ -6,6 +6,7 @@ repeating only what failed would produce lucky numbers (CH-04). Each entry has a
 the store can make (CH-01). It is checked on reading: an entry that is damaged or foreign is a miss.
 """
 
+import errno
 import itertools
 import os
 import re
@@ -34,6 +35,8 @@ _ENTRY_BYTES = 64 * 1024 * 1024
 _HASH = 64
 _KEY = "key"
 _KEY_BYTES = 32
+# Errors of open() for a symbolic link, for a socket, and for a file that another user owns.
+_NOT_OPENED = (errno.ELOOP, errno.ENXIO, errno.EACCES)
 _ENTRY = re.compile(r"[0-9a-f]{64}\.json")
 _LEFTOVER = re.compile(r"\.[0-9a-f]{64}\.json\.[0-9a-f]{16}\.tmp")
 # A write takes milliseconds. A younger temporary file may belong to a run in progress.
@@ -192,7 +195,7 @@ def _cannot_write(error: OSError, where: Path) -> HarnessFailure:
     return HarnessFailure(
         f"cannot write the outcome store: {error.strerror}",
         where=str(where),
-        hint="make room or name another directory with --cache",
+        hint="free space or name another directory with --cache",
     )
 
 
@@ -209,7 +212,13 @@ def _owners_key(directory: Path) -> bytes:
 
 
 def _read_key(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Return the key. Raises HarnessFailure if it is not a private file of its length, else OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in _NOT_OPENED:
+            raise _not_a_key(path) from None
+        raise
     try:
         status = os.fstat(descriptor)
         ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
@@ -217,12 +226,16 @@ def _read_key(path: Path) -> bytes:
     finally:
         os.close(descriptor)
     if len(key) != _KEY_BYTES:
-        raise HarnessFailure(
-            f"the key of the outcome store is no file of {_KEY_BYTES} bytes that only we may read",
-            where=str(path),
-            hint="remove it, and what is stored is measured again; or name another directory with --cache",
-        )
+        raise _not_a_key(path)
     return key
+
+
+def _not_a_key(path: Path) -> HarnessFailure:
+    return HarnessFailure(
+        f"the key of the outcome store is not a file of {_KEY_BYTES} bytes that only its owner may read",
+        where=str(path),
+        hint="remove it, and all outcomes are measured again; or name another directory with --cache",
+    )
 
 
 def _checked(raw: bytes, key: bytes) -> dict[str, Any] | None:

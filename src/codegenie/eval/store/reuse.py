@@ -21,7 +21,7 @@ from codegenie.eval.store.outcomes import Kind, Miss, OutcomeStore, Place
 from codegenie.eval.trial import sut_seconds
 from codegenie.eval.validation import failed
 
-_WAVERS = "nondeterministic: the rubric has judged this very output otherwise before"
+_WAVERS = "nondeterministic: the rubric judged the same output differently before"
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -103,7 +103,9 @@ class StoredMemory:
             if isinstance(stored, StoredOutput) and isinstance(stored.produced, str):
                 output = stored.produced.encode()
         if output is None or blake3(output).hexdigest() != promised.output or not _is_json_object(output):
-            self.warnings.append(f"{case.case_id}: what the agent produced is gone, and it is asked again")
+            self.warnings.append(
+                f"{case.case_id}: the agent's output is missing from the store, and the agent is asked again"
+            )
             return None
         log = b"" if promised.log is None else self._kept(promised.log) or b""
         return Remembered(SutAnswer(output, promised.cost_usd, log), in_this_run=True)
@@ -156,7 +158,7 @@ class StoredMemory:
         if _meaning(before) == _meaning(answer):
             return answer
         self.warnings.append(
-            f"{case.case_id}: the rubric is not deterministic: it judged this very output otherwise before"
+            f"{case.case_id}: the rubric is not deterministic: it judged the same output differently before"
         )
         return failed("rubric.malformed_output", _WAVERS)
 

@@ -67,8 +67,8 @@ def syntax_digest(source: bytes) -> str | None:
     if tree is None:
         # A hash of its bytes would make it another candidate with every new comment.
         raise SutSpecInvalid(
-            "the module is too long or nested too deep to be told apart from others",
-            hint=f"keep its source below {_LARGEST_SOURCE} bytes, and large texts in files of their own",
+            "the module is too long or nested too deeply to be compared with others",
+            hint=f"keep its source below {_LARGEST_SOURCE} bytes, and put large texts into other files",
         )
     hasher = blake3(b"codegenie.eval/syntax.v1\n")
     # Our own stack instead of recursion: a long sum is a deep tree.

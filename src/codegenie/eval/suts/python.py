@@ -45,7 +45,9 @@ def sut_environment(names: Sequence[str], environment: Mapping[str, str], home: 
     private = {"HOME": home, "TMPDIR": home}
     for name in names:
         if name in private:
-            raise SutSpecInvalid(f"--sut-env {name}: a system under test has one of its own")
+            raise SutSpecInvalid(
+                f"--sut-env {name}: the harness sets this variable for every system under test"
+            )
         if name not in environment:
             raise SutSpecInvalid(
                 f"--sut-env {name}: there is no such variable", hint="export it, or leave it out"
@@ -100,7 +102,7 @@ def _parts(reference: str) -> tuple[str, str]:
     special = [name for name in attribute.split(".") if name.startswith("__") and name.endswith("__")]
     if special:
         raise SutSpecInvalid(
-            f"'python:{reference}' goes through {special[0]}, so that one agent would have many names",
+            f"'python:{reference}' goes through {special[0]}, so one agent would have many names",
             hint="name the function, the class or the object itself",
         )
     return module, attribute
@@ -138,7 +140,7 @@ class PythonSut(SutRunner):
             raise SutSpecInvalid(
                 f"--sut-env: the name of an agent with {len(names)} variables has {len(spec)} characters,"
                 f" and a record takes {LIMITS.text_characters}",
-                hint="hand over one variable that names a file with the others",
+                hint="pass one variable that names a file, and put the others into that file",
             )
         self.identity = SutIdentity(
             spec=spec,
@@ -218,7 +220,7 @@ class PythonSut(SutRunner):
             raise SutChanged(
                 f"{self.identity.spec} has changed since the run was started",
                 where=self._request["file"],
-                hint="a run measures one agent: start it again, and leave its file alone meanwhile",
+                hint="start the run again, and do not change the file of the agent during the run",
             )
 
     def _last_words(self, called: _Called) -> str:

@@ -31,7 +31,7 @@ def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
     for text in (request.spec, request.version or "", *request.pass_names):
         if len(text) > LIMITS.text_characters // 2:
             raise SutSpecInvalid(
-                f"{text[:40]!r}… has {len(text)} characters, and a record of the log takes"
+                f"{text[:40]!r}… has {len(text)} characters, but a record of the log holds at most"
                 f" {LIMITS.text_characters // 2}"
             )
     kind, _, rest = request.spec.partition(":")

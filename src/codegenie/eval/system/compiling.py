@@ -63,7 +63,9 @@ def _limits() -> dict[str, int]:
 
 
 def _not_compiled(why: str) -> HarnessFailure:
-    return HarnessFailure(f"cannot compile the rubric: {why}", hint="see what keeps this machine busy")
+    return HarnessFailure(
+        f"cannot compile the rubric: {why}", hint="find out what keeps this machine busy, and run again"
+    )
 
 
 def _problems(paths: Sequence[str], ended: "subprocess.CompletedProcess[bytes]") -> list[SourceProblem]:
@@ -97,7 +99,7 @@ def _decoded(answer: bytes) -> tuple[int | None, str] | None:
     if told is None:
         return None
     if not isinstance(told, dict) or not isinstance(told.get("message"), str):
-        raise _not_compiled("the compiler answered something else")
+        raise _not_compiled("the compiler gave an unusable answer")
     line = told.get("line")
     # The message quotes the source.
     return line if isinstance(line, int) and line > 0 else None, one_line(told["message"])

@@ -169,7 +169,7 @@ class _Walk:
         if self._files > self._limits.files:
             raise TreeTooLarge(path, f"is one file more than the {self._limits.files} allowed")
         if self._bytes > self._limits.total_bytes:
-            raise TreeTooLarge(path, f"takes the tree over {self._limits.total_bytes} bytes")
+            raise TreeTooLarge(path, f"makes the tree larger than {self._limits.total_bytes} bytes")
         return found
 
 
@@ -185,7 +185,7 @@ def _plain_name(entry: os.DirEntry[str], prefix: str) -> str:
             return name + "/"
         link = entry.is_symlink()
     except OSError as error:
-        raise _refusal(error, prefix + name, "cannot be looked at") from None
+        raise _refusal(error, prefix + name, "cannot be examined") from None
     raise UnsafeTree(
         prefix + name, "is a symbolic link" if link else "is neither a regular file nor a directory"
     )
@@ -205,7 +205,7 @@ def _plain_file(descriptor: int, path: str, limit: int) -> FoundFile:
     """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise UnsafeTree(path, "was exchanged while it was opened")
+        raise UnsafeTree(path, "was replaced while it was opened")
     if status.st_nlink != 1:
         raise UnsafeTree(path, "has more than one hard link")
     if status.st_size > limit:
@@ -246,7 +246,7 @@ def read_plain_file(directory: int, name: str, limit: int) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _refusal(error, name, "cannot be looked at") from None
+        raise _refusal(error, name, "cannot be examined") from None
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeTree(name, "is not a regular file")
     descriptor = _open_at(name, directory, name, _OPEN_FILE)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _OWN = ".codegenie"
-_NOTE = b"# Made by codegenie: records of runs are no part of your sources.\n*\n"
+_NOTE = b"# Made by codegenie: records of runs are not part of your sources.\n*\n"
 
 
 def make_folder(path: Path) -> None:

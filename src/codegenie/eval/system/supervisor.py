@@ -26,7 +26,7 @@ from codegenie.eval.system.scheduling import Deadline, TimeShare, process_number
 # How long to wait until all threads of a stopped process have stopped: a thread needs a processor to stop.
 _STANDSTILL_SECONDS = 1.0
 _TURN_SECONDS = 0.005
-_BUSY = "the machine is too busy: run the same command again when it is less so, or lower --concurrency"
+_BUSY = "the machine is too busy: run the same command again later, or lower --concurrency"
 
 
 def real_interpreter() -> str:
@@ -164,7 +164,7 @@ class Keeper:
         if answer is None:
             self._give_up(request.directory)
             if starves:
-                raise HarnessFailure("a process of ours has no time to answer", hint=_BUSY)
+                raise HarnessFailure("a helper process did not get the time to answer", hint=_BUSY)
             return ProcessEnd(lost=True)
         if protocol.ERROR in answer:
             raise self.refusal(answer, request.directory)

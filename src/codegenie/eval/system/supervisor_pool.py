@@ -15,7 +15,7 @@ from codegenie.eval.system.supervisor import Handle, Keeper, real_interpreter
 
 K = TypeVar("K", bound=Keeper)
 _KEEPER_PROGRAM = Path(__file__).with_name("supervisor_program.py")
-_LIMITS_HINT = "see the limits of this machine, or lower --concurrency"
+_LIMITS_HINT = "check the limits of this machine with `ulimit -a`, or lower --concurrency"
 _KEEPER_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 

@@ -73,7 +73,9 @@ def _check_empty_definition(source: SourceFile, node: _Definition) -> None:
         plain = returns_nothing and ast.unparse(node.args) == ""
     body = node.body[1:] if is_docstring(node.body[0]) else node.body
     if not plain or not all(isinstance(part, ast.Pass) for part in body):
-        source.refuse(node, f"{quoted(node.name)} is more than a name with a docstring or `pass`")
+        source.refuse(
+            node, f"{quoted(node.name)} has bases or parameters, or holds more than a docstring or `pass`"
+        )
 
 
 def _read_decorator(
@@ -125,7 +127,7 @@ def _read_minimums(source: SourceFile, node: ast.expr | None, problems: Problems
             tier = key.value if isinstance(key, ast.Constant) else None
             count = value.value if isinstance(value, ast.Constant) else None
             if not isinstance(tier, str) or not re.fullmatch(IDENTIFIER_PATTERN, tier) or tier in minimums:
-                source.refuse(value, "a tier is not a literal name of its own")
+                source.refuse(value, "a tier is not a literal name, or appears twice")
             if type(count) is not int or not 1 <= count <= LIMITS.cases:
                 source.refuse(
                     value, f"the minimum of tier {tier!r} is not a whole number from 1 to {LIMITS.cases}"

@@ -43,7 +43,7 @@ def check_reviewable(path: str, content: bytes) -> None:
     """
     if COMPILED_CODE.search(path):
         raise BenchInvalid(
-            "is compiled code, which nobody can review; remove it", where=path, hint=pycache_hint(path)
+            "is compiled code, which a reviewer cannot read; remove it", where=path, hint=pycache_hint(path)
         )
     encoding = foreign_encoding(content.decode("latin-1")) if path.endswith(".py") else None
     if encoding:

@@ -50,7 +50,7 @@ def _taxonomy_entries(raw: bytes) -> tuple[dict[str, object], dict[str, int]]:
 
 def _check_runner_code(code: str, spec: FailureModeSpec, line: int) -> None:
     if code in RUNNER_CODES and spec.severity is not Severity.BLOCK:
-        problem = f"lowers {code} to {spec.severity.value}; it always blocks"
+        problem = f"lowers {code} to {spec.severity.value}; its severity must be block"
         raise Refused(_taxonomy_problem(problem, line, "runner_code"))
     if code not in RUNNER_CODES and code.startswith(RESERVED_PREFIXES):
         problem = f"declares {code!r} under a prefix that belongs to the runner"
