@@ -15,10 +15,9 @@ from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure, IsolationNotProved, IsolationUnavailable
 from codegenie.eval.isolation.call_trials import tried_calls
 from codegenie.eval.isolation.canaries import Canaries, planted
-from codegenie.eval.isolation.launchers import Launcher, open_launcher
+from codegenie.eval.isolation.launchers import Launcher, Unconfined, open_launcher
 from codegenie.eval.isolation.machine import Machine, lacks, proc_is_mounted, this_machine
 from codegenie.eval.isolation.outside_view import seen_from_outside
-from codegenie.eval.isolation.unconfined import Unconfined
 from codegenie.eval.isolation_proof import (
     CONTROLLED_PROBES,
     OPEN_PROBES,
