@@ -14,7 +14,8 @@ from codegenie.eval.errors import BenchCaseDigestMismatch, HarnessFailure
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.system.child_files import stream_file
-from codegenie.eval.system.files import FoundFile, UnsafeTree, walk_files, write_private
+from codegenie.eval.system.file_writing import write_private
+from codegenie.eval.system.files import FoundFile, UnsafeTree, walk_files
 from codegenie.eval.system.packed_tree import Packer, packed
 from codegenie.eval.system.removal import Sweeper, Unfinished, for_entries, remove_tree
 

@@ -9,7 +9,7 @@ from typing import Literal
 from codegenie.eval.bench.loading import case_directories, read_case_tree, read_manifest, typed_refusals
 from codegenie.eval.canonical import DIGEST_PREFIX
 from codegenie.eval.models import TaskClass
-from codegenie.eval.system.files import replace_file
+from codegenie.eval.system.file_writing import replace_file
 
 DigestStatus = Literal["current", "stale", "missing", "extra"]
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from codegenie.eval.canonical import DIGEST_PREFIX
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.fence.linting import ClassReport
-from codegenie.eval.system.files import UnsafeTree, open_directory, open_plain_file, replace_file_in
+from codegenie.eval.system.file_writing import replace_file_in
+from codegenie.eval.system.files import UnsafeTree, open_directory, open_plain_file
 
 _EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from codegenie.eval.errors import IsolationNotProved
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.system.files import write_private
+from codegenie.eval.system.file_writing import write_private
 from codegenie.eval.system.removal import for_entries, remove_tree
 from codegenie.eval.system.supervisor import real_interpreter
 

@@ -32,7 +32,8 @@ from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure
 from codegenie.eval.evidence import TrialEvidence
 from codegenie.eval.models import Cost, Digest, Identifier, Record
-from codegenie.eval.system.files import UnsafeTree, read_descriptor, sync_path
+from codegenie.eval.system.file_writing import sync_path
+from codegenie.eval.system.files import UnsafeTree, read_descriptor
 from codegenie.eval.system.folders import make_folder
 
 _SCHEMA = "codegenie.eval.journal/2"
