@@ -39,7 +39,7 @@ from codegenie.eval.system.files import (
     Refusal,
     UnsafeTree,
     entry_kinds,
-    open_directory,
+    opened_directory,
     read_plain_file,
     stop_at,
     walk_files,
@@ -119,12 +119,8 @@ def task_class_names(bench_root: BenchRoot) -> tuple[str, ...]:
 def load_task_class(name: str, *, bench_root: BenchRoot = "bench") -> TaskClass:
     """Load one bench without running it. Raises a BenchInvalid that names file and line if it is refused."""
     directory = _find(name, bench_roots(bench_root))
-    with typed_refusals(directory):
-        descriptor = open_directory(directory)
-        try:
-            return _read_task_class(name, directory, descriptor)
-        finally:
-            os.close(descriptor)
+    with typed_refusals(directory), opened_directory(directory) as descriptor:
+        return _read_task_class(name, directory, descriptor)
 
 
 def _find(name: str, roots: tuple[Path, ...]) -> Path:
@@ -227,11 +223,8 @@ def python_sources(files: Iterable[tuple[str, bytes]]) -> tuple[tuple[str, bytes
 
 def case_directories(cases: Path) -> list[str]:
     """Name the cases of a bench, in order. Raises BenchInvalid if there are other entries among them."""
-    descriptor = open_directory(cases)
-    try:
+    with opened_directory(cases) as descriptor:
         kinds = entry_kinds(descriptor, LIMITS.cases + 1)
-    finally:
-        os.close(descriptor)
     kinds.pop("digests.yaml", None)
     _raise_first(case_entry_problems(kinds), cases)
     return sorted(kinds)
@@ -259,11 +252,8 @@ def count_cases(task_class: TaskClass) -> int:
 def read_manifest(cases: Path) -> dict[str, str]:
     """Return case id to digest, without the prefix. Raises DigestManifestInvalid if it cannot be read."""
     where = f"{cases}/digests.yaml"
-    descriptor = open_directory(cases)
-    try:
+    with opened_directory(cases) as descriptor:
         raw = read_plain_file(descriptor, "digests.yaml", LIMITS.digests_bytes)
-    finally:
-        os.close(descriptor)
     if raw is None:
         raise DigestManifestInvalid("cases/digests.yaml is missing", where=where, hint=_WRITE_DIGESTS)
     try:

@@ -1,6 +1,5 @@
 """The rules for the cases of a task class: names, case.toml, files and digests."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from codegenie.eval.fence.findings import Notes, Spot, shown_name
 from codegenie.eval.fence.text_rules import inspect_text
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase
-from codegenie.eval.system.files import FoundFile, UnsafeTree, entry_kinds, open_directory, read_plain_file
+from codegenie.eval.system.files import FoundFile, UnsafeTree, entry_kinds, opened_directory, read_plain_file
 
 _DIGESTS = "cases/digests.yaml"
 _LFS = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
@@ -76,11 +75,8 @@ class CaseInspector:
         return SeenCases(seen, manifest, executable, misnamed)
 
     def _kinds(self) -> dict[str, str]:
-        descriptor = open_directory(self._cases)
-        try:
+        with opened_directory(self._cases) as descriptor:
             kinds = entry_kinds(descriptor, LIMITS.cases + 1)
-        finally:
-            os.close(descriptor)
         kinds.pop("digests.yaml", None)
         return kinds
 
@@ -145,12 +141,9 @@ class CaseInspector:
         return (None if reading.problems else manifest), ((_DIGESTS,) if executable else ())
 
     def _read_manifest(self) -> tuple[bytes | None, bool]:
-        descriptor = open_directory(self._cases)
-        try:
+        with opened_directory(self._cases) as descriptor:
             raw = read_plain_file(descriptor, "digests.yaml", LIMITS.digests_bytes)
             return raw, inspect_bits(self._notes, descriptor, "digests.yaml", _DIGESTS)
-        finally:
-            os.close(descriptor)
 
     def _compare(
         self, seen: Mapping[str, SeenCase], manifest: Mapping[str, str], raw: bytes, *, whole: bool

@@ -1,6 +1,5 @@
 """Check one or several task classes and return findings. All files are read, and none is run."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from codegenie.eval.fence.text_rules import inspect_text, is_plain_text
 from codegenie.eval.fence.tier_rules import inspect_counts, inspect_tiers
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.system.compiling import source_problems
-from codegenie.eval.system.files import UnsafeTree, entry_kinds, open_directory, read_plain_file, walk_files
+from codegenie.eval.system.files import UnsafeTree, entry_kinds, opened_directory, read_plain_file, walk_files
 
 _FILES = {
     "registration.py": LIMITS.python_bytes,
@@ -117,18 +116,12 @@ class _ClassInspector:
 
     def inspect(self) -> SeenCases:
         try:
-            descriptor = open_directory(self._directory)
+            with opened_directory(self._directory) as descriptor:
+                kinds = entry_kinds(descriptor, LIMITS.class_entries)
+                return self._inspect(descriptor, kinds)
         except UnsafeTree as unsafe:
             self._notes.add_unsafe(unsafe, "")
             return NO_CASES
-        try:
-            kinds = entry_kinds(descriptor, LIMITS.class_entries)
-            return self._inspect(descriptor, kinds)
-        except UnsafeTree as unsafe:
-            self._notes.add_unsafe(unsafe, "")
-            return NO_CASES
-        finally:
-            os.close(descriptor)
 
     def _inspect(self, descriptor: int, kinds: dict[str, str]) -> SeenCases:
         if not is_class_name(self._name):

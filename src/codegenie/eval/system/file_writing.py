@@ -48,9 +48,9 @@ def written_beside(
             temporary.unlink()
 
 
-def replace_file(path: Path, content: bytes, *, durable: bool = True, private: bool = True) -> None:
-    """Replace a file completely or not at all; by default it is on the disk when this returns."""
-    with written_beside(path, (content,), durable=durable, private=private) as temporary:
+def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Replace a private file completely or not at all; by default it is on the disk when this returns."""
+    with written_beside(path, (content,), durable=durable) as temporary:
         temporary.replace(path)
     if durable:
         sync_path(path.parent)

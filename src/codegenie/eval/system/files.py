@@ -218,11 +218,8 @@ def walk_files(root: Path | str, limits: TreeLimits, refused: Refusal = stop_at)
 
     An entry that is refused ends the walk with UnsafeTree, unless `refused` returns: then it is left out.
     """
-    descriptor = open_directory(root)
-    try:
+    with opened_directory(root) as descriptor:
         yield from _Walk(limits, refused).files(descriptor, "", 1)
-    finally:
-        os.close(descriptor)
 
 
 def open_directory(path: Path | str, parent: int | None = None) -> int:
@@ -233,6 +230,16 @@ def open_directory(path: Path | str, parent: int | None = None) -> int:
         if parent is None and os.path.islink(path):
             raise UnsafeTree("", "is a symbolic link") from None
         raise _refusal(error, "", "cannot be opened as a directory") from None
+
+
+@contextmanager
+def opened_directory(path: Path | str) -> Iterator[int]:
+    """Give a descriptor of a directory, and close it. Raises UnsafeTree if the path is a link."""
+    descriptor = open_directory(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def read_plain_file(directory: int, name: str, limit: int) -> bytes | None:
