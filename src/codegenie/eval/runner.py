@@ -24,7 +24,6 @@ from codegenie.eval.log.open_run import RecordedRun, RunRecord, begin_run
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.models import (
     BenchRunReport,
-    RunHeader,
     RunOptions,
     RunPlan,
     Selection,
@@ -81,7 +80,7 @@ class PlanArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
-    """The parts of one run, and how they describe it in its start record and in its report."""
+    """The parts of one run, and how they describe it in its start record."""
 
     plan: RunPlan
     sut: SutRunner
@@ -110,21 +109,6 @@ class RunParts:
             severities={code: spec.severity for code, spec in task_class.taxonomy.items()},
             min_cases_for_promotion=dict(task_class.min_cases_for_promotion),
             unit_rule=UNIT_RULE,
-        )
-
-    def header(self, start: RunStarted, run_id: str, span: tuple[dt.datetime, dt.datetime]) -> RunHeader:
-        """Return what the report repeats from the start, with the times of this process."""
-        shared = {
-            name: getattr(start, name)
-            for name in RunHeader.model_fields.keys() & RunStarted.model_fields.keys()
-        }
-        began, ended = span
-        return RunHeader(
-            **shared,
-            run_id=run_id,
-            isolation_class=start.isolation.isolation_class,
-            started_at=began,
-            ended_at=ended,
         )
 
     def memory(self, start: RunStarted, run_id: str, explain: Explain | None) -> StoredMemory:
@@ -266,9 +250,7 @@ class Runner:
         head = None
         try:
             per_case = score_cases(plan, await self._outcomes(plan, trial_parts, record, budget))
-            report = build_report(
-                plan, per_case, run.header(start, record.run_id, (record.started_at, self._clock.now()))
-            )
+            report = build_report(plan, per_case, record.header(self._clock.now()))
             head = record.finish(report, planned_trials(plan)) if report.complete else None
         finally:
             if head is None:

@@ -25,8 +25,8 @@ from codegenie.eval.evidence import (
 from codegenie.eval.log.artifacts import LARGEST_ARTIFACT, NOT_KEPT, ArtifactStore, why_not_kept
 from codegenie.eval.log.disk import AuditLog
 from codegenie.eval.log.journal import Asked, Journal, JournalLine, Produced, dead_journals, start_journal
-from codegenie.eval.log.records import RunFinished, RunResumed, RunStarted, start_digest
-from codegenie.eval.models import BenchCase, BenchRunReport, FrozenMap
+from codegenie.eval.log.records import RUN_FACTS, RunFinished, RunResumed, RunStarted, start_digest
+from codegenie.eval.models import BenchCase, BenchRunReport, FrozenMap, RunHeader
 from codegenie.eval.ports import Clock
 
 _NAMED = 5
@@ -221,6 +221,17 @@ class RunRecord:
         head = self.log.append(RunFinished(report=report, trials=(), journal=journal), self.run_id, trials)
         self._journal.discard()
         return head
+
+    def header(self, ended_at: dt.datetime) -> RunHeader:
+        """Return the header of the report: the facts of the start, and the times of the run."""
+        started = self._taken.started
+        return RunHeader(
+            **{name: getattr(started, name) for name in RUN_FACTS},
+            run_id=self.run_id,
+            isolation_class=started.isolation.isolation_class,
+            started_at=self.started_at,
+            ended_at=ended_at,
+        )
 
     def leave(self) -> None:
         """Close an unfinished run so that it can be resumed."""
