@@ -229,8 +229,8 @@ class Runner:
         plan, start = run.plan, run.start()
         _check_clock(self._clock.now())
         resume = plan.options.cache_dir is not None and not plan.options.fresh
-        record = begin_run(start, plan.out_dir, self._clock, resume=resume)
-        record.shared_by(plan.options.concurrency)
+        slots = plan.options.concurrency
+        record = begin_run(start, plan.out_dir, self._clock, resume=resume, slots=slots)
         memory = run.memory(start, record.run_id, self._explain)
         memory.artifacts.count(evidence.artifacts for evidence in record.known.values())
         budget = Budget(plan.options.max_cost_usd, run.stop)
