@@ -270,7 +270,7 @@ def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tu
         directories = case_directories(cases)
         manifest = read_manifest(cases)
         _check_bijection(directories, manifest, cases)
-        names = frozenset(directories)
+        listed = _ListedCases(task_class.name, cases, frozenset(directories), manifest)
         loaded = []
         size = 0
         for case_id in filter(wanted, directories):
@@ -279,7 +279,7 @@ def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tu
             # Each case has a cap of its own, but sparse files in all of them would be hashed for hours.
             if size > LIMITS.bench_bytes:
                 raise BenchInvalid(f"the cases hold more than {LIMITS.bench_bytes} bytes", where=str(cases))
-            loaded.append(_load_case(task_class.name, case_id, (names, manifest[case_id]), (cases, tree)))
+            loaded.append(listed.case(case_id, tree))
     return tuple(loaded), len(directories)
 
 
@@ -368,18 +368,24 @@ def _feed(found: FoundFile, hashers: tuple[TreeHasher, ...], *, whole: bool) -> 
     return chunk
 
 
-def _load_case(
-    task_class: str, case_id: str, known: tuple[frozenset[str], str], read: tuple[Path, CaseTree]
-) -> BenchCase:
-    (ids, expected), (cases, tree) = known, read
-    if tree.digest != expected:
-        mismatch = BenchCaseDigestMismatch(case_id, expected, tree.digest)
-        mismatch.hint = tree.hint or mismatch.hint
-        raise mismatch
-    head = CaseHead(tree.head, tree.digest, tree.input_digest)
-    try:
-        case = inspect_case(head, task_class, case_id, ids).or_refuse()
-    except BenchCaseLoadError as error:
-        error.where = f"{cases}/{case_id}/{error.where}"
-        raise
-    return case
+@dataclass(frozen=True, slots=True)
+class _ListedCases:
+    """What the bench says about its cases as a whole, by which each of them is checked."""
+
+    task_class: str
+    directory: Path
+    ids: frozenset[str]
+    digests: Mapping[str, str]
+
+    def case(self, case_id: str, tree: CaseTree) -> BenchCase:
+        expected = self.digests[case_id]
+        if tree.digest != expected:
+            mismatch = BenchCaseDigestMismatch(case_id, expected, tree.digest)
+            mismatch.hint = tree.hint or mismatch.hint
+            raise mismatch
+        head = CaseHead(tree.head, tree.digest, tree.input_digest)
+        try:
+            return inspect_case(head, self.task_class, case_id, self.ids).or_refuse()
+        except BenchCaseLoadError as error:
+            error.where = f"{self.directory}/{case_id}/{error.where}"
+            raise

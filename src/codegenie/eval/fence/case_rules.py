@@ -6,7 +6,7 @@ from pathlib import Path
 
 from codegenie.eval.bench.grammar import CaseHead, digest_lines, inspect_case, inspect_digests
 from codegenie.eval.bench.loading import Misplaced, case_entry_problems, scan_case_tree
-from codegenie.eval.errors import BenchCaseLoadError
+from codegenie.eval.errors import BenchCaseLoadError, BenchInvalid
 from codegenie.eval.fence.directory_rules import inspect_accidents, inspect_bits, inspect_case_path
 from codegenie.eval.fence.findings import Notes, Spot, shown_name
 from codegenie.eval.fence.text_rules import inspect_text
@@ -63,10 +63,8 @@ class CaseInspector:
             return NO_CASES
         wrong = dict(case_entry_problems(kinds))
         for name, problem in wrong.items():
-            is_name = isinstance(problem, BenchCaseLoadError)
-            rule = "F050" if is_name else {None: "F040", "other": "F003"}.get(kinds.get(name), "F002")
             path = "/".join(filter(None, ("cases", shown_name(name))))
-            self._notes.add(rule, path, problem.message, problem.hint)
+            self._notes.add(_rule_against(problem, kinds.get(name)), path, problem.message, problem.hint)
         ids = frozenset(kinds.keys() - wrong.keys())
         seen = {case_id: self._inspect_case(case_id, ids) for case_id in sorted(ids)}
         inspect_accidents(self._notes, self._accidents)
@@ -163,3 +161,12 @@ class CaseInspector:
             elif entry is not None:
                 message = f"case {case_id!r} has changed: its digest is {digest}, not {entry}"
                 self._notes.add("F061", spot, message)
+
+
+def _rule_against(problem: BenchInvalid, kind: str | None) -> str:
+    """Return the rule that an entry of this kind among the cases breaks; no kind means that it is missing."""
+    if isinstance(problem, BenchCaseLoadError):
+        return "F050"
+    if kind is None:
+        return "F040"
+    return "F003" if kind == "other" else "F002"

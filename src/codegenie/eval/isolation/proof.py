@@ -89,11 +89,15 @@ class _Probed:
         return {name: self.said.get(name, False) or self.witnessed.get(name, False) for name in self.said}
 
 
+def _ignore(_reason: str) -> None:
+    """Tell the reason to no caller."""
+
+
 async def strongest_proved(
     asked_for: str,
     spawn: Spawn,
     run_directory: Path,
-    told: Callable[[str], object] = str,
+    told: Callable[[str], object] = _ignore,
     machine: Machine | None = None,
 ) -> tuple[Launcher, IsolationProof]:
     """Return the launcher of the strongest class that was proved, or of the one that was asked for.

@@ -133,9 +133,8 @@ class Zygote(Keeper):
         self._isolation_class = isolation_class
         self._processors: frozenset[int] = frozenset()
 
-    def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:
+    def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:  # noqa: ARG002 - it has none
         """Return the error for a copy in which a step failed before any foreign code ran."""
-        del directory
         return _refusal(self._isolation_class, answer)
 
     def copies(self) -> list[int]:

@@ -95,6 +95,12 @@ class FoundFile(NamedTuple):
         return self._rest(self.size)
 
 
+class _FoundDirectory(NamedTuple):
+    """A directory, open until the walk has left it."""
+
+    descriptor: int
+
+
 class _Walk:
     """One walk with its running totals."""
 
@@ -119,18 +125,18 @@ class _Walk:
                 if isinstance(opened, FoundFile):
                     yield opened
                 else:
-                    yield from self.files(opened, path, depth + 1)
+                    yield from self.files(opened.descriptor, path, depth + 1)
             finally:
-                os.close(opened.descriptor if isinstance(opened, FoundFile) else opened)
+                os.close(opened.descriptor)
 
-    def _opened(self, name: str, directory: int, path: str, depth: int) -> FoundFile | int:
-        """Open a file, or a directory as a bare descriptor, after all checks of its name and kind."""
+    def _opened(self, name: str, directory: int, path: str, depth: int) -> FoundFile | _FoundDirectory:
+        """Open a file or a directory, after all checks of its name and kind."""
         if len(path) > LIMITS.path_characters:
             raise UnsafeTree(f"{path[:80]}…", f"has a path of more than {LIMITS.path_characters} characters")
         if name[-1] == "/":
             self._count_directory(path[:-1], depth)
             # Without the final slash: with it the kernel would follow a link.
-            return _open_at(name[:-1], directory, path[:-1], _OPEN_DIRECTORY)
+            return _FoundDirectory(_open_at(name[:-1], directory, path[:-1], _OPEN_DIRECTORY))
         descriptor = _open_at(name, directory, path, _OPEN_FILE)
         try:
             return self._counted(descriptor, path)
