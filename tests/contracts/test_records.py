@@ -32,7 +32,7 @@ from codegenie.eval.models import (
     quantise,
 )
 
-PROGRAMS = ("keeper", "codegenie_rubric", "python_child", "zygote", "child")
+PROGRAMS = ("codegenie_rubric", "python_child", "zygote", "child")
 
 
 def every_module_is_loaded() -> None:

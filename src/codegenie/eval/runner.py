@@ -16,7 +16,7 @@ from codegenie.eval.bench.copies import CaseSnapshots
 from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
 from codegenie.eval.engines.local import LocalEngine
 from codegenie.eval.errors import HarnessFailure, SettingsInvalid, SutSpecInvalid
-from codegenie.eval.evidence import Promised, TrialEvidence, WorkItem, reused_outputs, settled
+from codegenie.eval.evidence import Promised, TrialEvidence, WorkItem, reused_outputs, score_of
 from codegenie.eval.isolation.rubric_runner import rubric_runner
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.artifacts import ArtifactStore, RunArtifacts
@@ -266,12 +266,12 @@ class Runner:
         # The cost of a dead run counts: resuming it does not start a new budget.
         for evidence in record.known.values():
             budget.charge(None if reused_outputs([evidence]) else evidence.cost_usd)
-            tally.count(evidence, settled(evidence))
+            tally.count(evidence, score_of(evidence))
         engine = self._engine(partial(run_trial, parts), plan.options.concurrency)
         await engine.measure(tally.items(plan, parts.stop), tally.keep)
         for key in planned_trials(plan):
             if key not in tally.outcomes:
-                tally.outcomes[key] = settled(cancelled_evidence(*key, parts.stop.reason))
+                tally.outcomes[key] = score_of(cancelled_evidence(*key, parts.stop.reason))
         return tally.outcomes
 
 
@@ -303,8 +303,8 @@ class _Tally:
             what = f"case {evidence.case_id}, trial {evidence.trial}"
             raise HarnessFailure(f"the engine returned {what}, without being asked for it")
         self.handed_out.remove(key)
-        # Settle first: evidence without a score must not be in the journal, which a resume reads.
-        score = settled(evidence)
+        # The score comes first: evidence without a score must not be in the journal, which a resume reads.
+        score = score_of(evidence)
         self.record.keep(evidence)
         self.count(evidence, score)
 

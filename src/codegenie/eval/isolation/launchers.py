@@ -23,8 +23,8 @@ from codegenie.eval.system.child_files import stream_file
 from codegenie.eval.system.packed_tree import Packer, packed
 from codegenie.eval.system.removal import for_entries, remove_tree
 from codegenie.eval.system.scheduling import Processors
-from codegenie.eval.system.supervisor import Keeper, ProcessEnd, ProcessRequest, real_interpreter
-from codegenie.eval.system.supervisor_pool import KeeperPool, keeper_pool
+from codegenie.eval.system.supervisor import ProcessEnd, ProcessRequest, Supervisor, real_interpreter
+from codegenie.eval.system.supervisor_pool import SupervisorPool, plain_supervisors
 
 Streams = tuple[int, int, int]
 Watch = Callable[[int], None]
@@ -67,19 +67,19 @@ class PlainLauncher:
 
     def __init__(self, run_directory: Path) -> None:
         self._run_directory = run_directory
-        self._keepers = self._pool()
+        self._supervisors = self._pool()
         self._argv = (real_interpreter(), *_ARGV)
         self._share: dict[str, int] = {}
 
-    def _pool(self) -> KeeperPool[Keeper]:
-        return keeper_pool(self._run_directory, rubric_limits(), renounce_privileges=True)
+    def _pool(self) -> SupervisorPool[Supervisor]:
+        return plain_supervisors(self._run_directory, rubric_limits(), renounce_privileges=True)
 
     def _limits(self, seconds: float) -> dict[str, int]:
         return case_limits(seconds) | shared_tasks() | self._share
 
     async def open(self) -> None:
         """Start the first supervisor now: it removes the directory if the harness dies before any case."""
-        await self._keepers.open()
+        await self._supervisors.open()
 
     def divide(self, slots: int) -> None:
         """Give each of this many rubrics at once a share of the memory."""
@@ -107,12 +107,12 @@ class PlainLauncher:
             limits=self._limits(seconds),
             patient=self._patient,
         )
-        async with self._keepers.borrowed() as keeper:
-            return await keeper.run(request)
+        async with self._supervisors.borrowed() as supervisor:
+            return await supervisor.run(request)
 
     async def close(self) -> None:
         """End the supervisors."""
-        await self._keepers.close()
+        await self._supervisors.close()
 
 
 class Unconfined(PlainLauncher):
@@ -124,8 +124,8 @@ class Unconfined(PlainLauncher):
 
     _patient = False
 
-    def _pool(self) -> KeeperPool[Keeper]:
-        return keeper_pool(self._run_directory, {})
+    def _pool(self) -> SupervisorPool[Supervisor]:
+        return plain_supervisors(self._run_directory, {})
 
     def _limits(self, seconds: float) -> dict[str, int]:  # noqa: ARG002 - the control has no limits
         return {}
@@ -149,7 +149,7 @@ class ConfinedLauncher:
         self.spawn: Spawn = spawn
         self._run_directory = run_directory
         self._guardian = Guardian(isolation_class, spawn, run_directory)
-        self._zygotes = KeeperPool(self._guardian.zygote, LIMITS.zygote_cases)
+        self._zygotes = SupervisorPool(self._guardian.zygote, LIMITS.zygote_cases)
         self._processors = Processors(1)
         self._share: dict[str, int] = {}
 

@@ -29,8 +29,8 @@ from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.system import protocol
 from codegenie.eval.system.protocol import line_of
 from codegenie.eval.system.scheduling import parent, process_numbers
-from codegenie.eval.system.supervisor import Handle, Keeper, real_interpreter
-from codegenie.eval.system.supervisor_pool import KeeperSettings, start_program
+from codegenie.eval.system.supervisor import Handle, Supervisor, real_interpreter
+from codegenie.eval.system.supervisor_pool import SupervisorSettings, start_program
 
 _PROGRAM = Path(__file__).parent / "confinement" / "guardian_program.py"
 _DOCTOR = "run `codegenie eval doctor` for what is missing on this machine"
@@ -122,7 +122,7 @@ def _remedy(number: int | None) -> str:
     return "run again; it did not fail for want of anything in the kernel, so that no weaker class is taken"
 
 
-class Zygote(Keeper):
+class Zygote(Supervisor):
     """The harness's side of one zygote."""
 
     def __init__(
@@ -188,7 +188,7 @@ class Guardian:
             # More than its copies may have: a zygote can still be made when they have used up their limit.
             "most_tasks": most_tasks(LIMITS.user_tasks_kept // 2),
             "program": {"interpreter": interpreter, "name": "rubric.py", "spawn": spawn},
-            "cleaner": KeeperSettings(None, rubric_limits()).command(),
+            "cleaner": SupervisorSettings(None, rubric_limits()).command(),
         }
         self._program = [interpreter, "-s", "-S", "-B", str(_PROGRAM)]
         self._settings = line_of(settings)

@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from codegenie.eval.aggregation import combine_trials, same_number, summarise
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
-from codegenie.eval.evidence import TrialEvidence, answer_problem, settled
+from codegenie.eval.evidence import TrialEvidence, answer_problem, score_of
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.records import (
     GENESIS,
@@ -334,7 +334,7 @@ def _recomputed(
         problem = answer_problem(trial.answer, started.severities, started.breakdown_keys)
         if problem:
             raise broken(file, f"case {trial.case_id}: {problem}")
-        scores.setdefault(trial.case_id, []).append(settled(trial))
+        scores.setdefault(trial.case_id, []).append(score_of(trial))
     return tuple((case_id, combine_trials(of_case)) for case_id, of_case in scores.items())
 
 

@@ -124,11 +124,11 @@ class ProcessEnd:
     starved: TimeShare | None = None
 
 
-class _KeeperLost(Exception):  # noqa: N818 - internal: the connection to a supervisor ended
+class _SupervisorLost(Exception):  # noqa: N818 - internal: the connection to a supervisor ended
     pass
 
 
-class Keeper:
+class Supervisor:
     """The harness's side of one supervisor."""
 
     def __init__(self, process: Handle, connection: socket.socket) -> None:
@@ -159,7 +159,7 @@ class Keeper:
         except asyncio.CancelledError:
             await self._cancel(request.directory)
             raise
-        except (_KeeperLost, OSError):
+        except (_SupervisorLost, OSError):
             answer, starves = None, False
         if answer is None:
             self._give_up(request.directory)
@@ -274,7 +274,7 @@ class Keeper:
         """Wake the waiting task only when the whole answer is there: waking costs more than reading."""
         try:
             there = self._received() is not None
-        except (_KeeperLost, OSError):
+        except (_SupervisorLost, OSError):
             there = True  # the waiting task gets the same error
         if there:
             _set_once(heard)
@@ -286,7 +286,7 @@ class Keeper:
         with contextlib.suppress(BlockingIOError):
             data = self._socket.recv(4_096)
             if not data:
-                raise _KeeperLost
+                raise _SupervisorLost
             self._buffer += data
         while b"\n" in self._buffer:
             line, _, self._buffer = self._buffer.partition(b"\n")
@@ -311,7 +311,7 @@ class Keeper:
     async def _cancel(self, directory: str | None) -> None:
         answer = None
         # Cancelled a second time: the caller does not want to wait.
-        with contextlib.suppress(_KeeperLost, OSError, asyncio.CancelledError):
+        with contextlib.suppress(_SupervisorLost, OSError, asyncio.CancelledError):
             answer = self._received()
             if answer is None or protocol.DUE in answer:
                 self._said = None
