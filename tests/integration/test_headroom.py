@@ -16,7 +16,8 @@ from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.isolation.headroom import check_headroom, most_tasks
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass
-from codegenie.eval.system.supervisor import ProcessEnd, ProcessRequest, Supervisor, real_interpreter
+from codegenie.eval.system.processes import ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.system.supervisor import Supervisor
 from codegenie.eval.system.supervisor_pool import start_program
 from tests.support.confinement import (
     a_launcher,

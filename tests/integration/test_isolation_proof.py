@@ -19,7 +19,7 @@ from codegenie.eval.isolation.proof import OF_CALLS, OF_ZYGOTES, strongest_prove
 from codegenie.eval.isolation_proof import CONTROLLED_PROBES, OPEN_PROBES, REQUIRED_PROBES
 from codegenie.eval.models import IsolationClass
 from codegenie.eval.system.child_files import stream_file
-from codegenie.eval.system.supervisor import ProcessEnd
+from codegenie.eval.system.processes import ProcessEnd
 from tests.support.proofs import (
     CALL_PROBE,
     CALLS_PROGRAM,

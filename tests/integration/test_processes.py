@@ -16,7 +16,8 @@ import pytest
 
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.system.child_files import read_head, read_tail, stream_file
-from codegenie.eval.system.supervisor import ProcessEnd, ProcessRequest, Supervisor, real_interpreter
+from codegenie.eval.system.processes import ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.system.supervisor import Supervisor
 from codegenie.eval.system.supervisor_pool import SupervisorPool, plain_supervisors
 
 

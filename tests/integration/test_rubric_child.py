@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.system.supervisor import real_interpreter
+from codegenie.eval.system.processes import real_interpreter
 from tests.support.benches import CaseFiles, outcome, run_bench, write_bench
 
 PERFECT = 'print(\'{"passed": true, "score": 1, "breakdown": {}, "failure_modes": []}\')\n'

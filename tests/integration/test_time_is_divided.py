@@ -16,8 +16,9 @@ from codegenie.eval.isolation.launchers import ConfinedLauncher
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, RunOptions, Spawn
 from codegenie.eval.runner import Runner
+from codegenie.eval.system.processes import ProcessRequest, real_interpreter
 from codegenie.eval.system.scheduling import Deadline, Processors, TimeShare, time_share
-from codegenie.eval.system.supervisor import ProcessRequest, Supervisor, real_interpreter
+from codegenie.eval.system.supervisor import Supervisor
 from codegenie.eval.system.supervisor_pool import start_program
 from tests.support.benches import TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.support.busy_machine import busy_machine, one_processor

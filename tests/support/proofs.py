@@ -20,7 +20,7 @@ from codegenie.eval.isolation.proof import OF_CALLS, Outside, Planter, prove
 from codegenie.eval.isolation_proof import OPEN_PROBES, IsolationProof
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.ports import Room
-from codegenie.eval.system.supervisor import ProcessEnd
+from codegenie.eval.system.processes import ProcessEnd
 
 CLASSES: tuple[IsolationClass, ...] = ("landlock", "namespace")
 PROBE_PROGRAM = Path(proving.__file__).with_name("probe_program.py")

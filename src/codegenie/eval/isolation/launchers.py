@@ -21,9 +21,10 @@ from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.ports import Room
 from codegenie.eval.system.child_files import stream_file
 from codegenie.eval.system.packed_tree import Packer, packed
+from codegenie.eval.system.processes import ProcessEnd, ProcessRequest, real_interpreter
 from codegenie.eval.system.removal import for_entries, remove_tree
 from codegenie.eval.system.scheduling import Processors
-from codegenie.eval.system.supervisor import ProcessEnd, ProcessRequest, Supervisor, real_interpreter
+from codegenie.eval.system.supervisor import Supervisor
 from codegenie.eval.system.supervisor_pool import SupervisorPool, plain_supervisors
 
 Streams = tuple[int, int, int]

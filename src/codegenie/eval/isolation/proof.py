@@ -28,7 +28,7 @@ from codegenie.eval.isolation_proof import (
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.sanitising import one_line
 from codegenie.eval.system.child_files import read_head, read_tail, stream_file
-from codegenie.eval.system.supervisor import ProcessEnd
+from codegenie.eval.system.processes import ProcessEnd
 
 STRONGEST_FIRST: tuple[IsolationClass, ...] = ("namespace", "landlock", "subprocess")
 

@@ -27,9 +27,10 @@ from codegenie.eval.isolation.machine import namespaces_are_switched_off
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.system import protocol
+from codegenie.eval.system.processes import Handle, real_interpreter
 from codegenie.eval.system.protocol import line_of
 from codegenie.eval.system.scheduling import parent, process_numbers
-from codegenie.eval.system.supervisor import Handle, Supervisor, real_interpreter
+from codegenie.eval.system.supervisor import Supervisor
 from codegenie.eval.system.supervisor_pool import SupervisorSettings, start_program
 
 _PROGRAM = Path(__file__).parent / "confinement" / "guardian_program.py"

@@ -25,8 +25,8 @@ from codegenie.eval.suts.identity import SUT_ENV
 from codegenie.eval.suts.raised import RAISED_BYTES
 from codegenie.eval.suts.result_reader import read_raised, read_result
 from codegenie.eval.system.child_files import read_head, stream_file
+from codegenie.eval.system.processes import ProcessEnd, ProcessRequest
 from codegenie.eval.system.run_directory import run_directory
-from codegenie.eval.system.supervisor import ProcessEnd, ProcessRequest
 from codegenie.eval.system.supervisor_pool import plain_supervisors
 
 _CHILD_PROGRAM = Path(__file__).with_name("python_child.py")

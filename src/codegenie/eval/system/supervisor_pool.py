@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.system.supervisor import Handle, Supervisor, real_interpreter
+from codegenie.eval.system.processes import Handle, real_interpreter
+from codegenie.eval.system.supervisor import Supervisor
 
 SupervisorT = TypeVar("SupervisorT", bound=Supervisor)
 _SUPERVISOR_PROGRAM = Path(__file__).with_name("supervisor_program.py")
