@@ -15,7 +15,7 @@ from codegenie.eval.aggregation import UNIT_RULE, TrialKey, build_report, planne
 from codegenie.eval.bench.copies import CaseSnapshots
 from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
 from codegenie.eval.engines.local import LocalEngine
-from codegenie.eval.errors import HarnessFailure, SettingsInvalid, SutSpecInvalid
+from codegenie.eval.errors import HarnessFailure, SettingsInvalid
 from codegenie.eval.evidence import Promised, TrialEvidence, WorkItem, reused_outputs, score_of
 from codegenie.eval.isolation.rubric_runner import rubric_runner
 from codegenie.eval.limits import LIMITS
@@ -53,10 +53,10 @@ from codegenie.eval.sanitising import Redactor
 from codegenie.eval.stopping import Budget, Stop
 from codegenie.eval.store.outcomes import OutcomeStore
 from codegenie.eval.store.reuse import ReusePolicy, StoredMemory
-from codegenie.eval.suts.identity import boundary_problem, identity_digest
-from codegenie.eval.suts.in_process import ForeignSut, InProcessSut
-from codegenie.eval.suts.spec import OWN_RUNNERS
+from codegenie.eval.suts.identity import identity_digest
+from codegenie.eval.suts.spec import trusted_runner
 from codegenie.eval.system.clock import SystemClock as SystemClock  # noqa: PLC0414 - its documented path
+from codegenie.eval.system.folders import resolved
 from codegenie.eval.system.run_directory import run_directory
 from codegenie.eval.trial import TrialParts, cancelled_evidence, run_trial
 
@@ -121,22 +121,9 @@ class RunParts:
             artifacts=RunArtifacts(ArtifactStore(self.plan.out_dir / "artifacts")),
             store=None if options.cache_dir is None else OutcomeStore(options.cache_dir),
             reads=self.sut.reads,
-            policy=self._reuse(start),
+            policy=ReusePolicy.of_run(start, options),
             explain=explain,
         )
-
-    def _reuse(self, start: RunStarted) -> ReusePolicy:
-        """Say what may be reused from other runs. A fresh run, or one without a store, reuses nothing."""
-        options = self.plan.options
-        if options.cache_dir is None or options.fresh:
-            return ReusePolicy()
-        # Lucky results could be collected in the store case by case, so evidence is measured in one run.
-        if start.policy_digest is not None and start.selection.kind == "all":
-            return ReusePolicy(because="a whole run under a policy makes its own outputs and scores")
-        # A name does not prove that it is the same agent as before, except for the harness's own agents.
-        if start.sut_boundary != "harness" and start.sut.version is None:
-            return ReusePolicy(answers=True, because="the agent has no version")
-        return ReusePolicy(outputs=True, answers=True)
 
 
 class Runner:
@@ -206,7 +193,7 @@ class Runner:
         stop: Stop | None = None,
     ) -> RecordedRun:
         """Do the same as `execute`, and also return where the run is in the log."""
-        sut = _as_runner(system_under_test)
+        sut = trusted_runner(system_under_test)
         stop = stop or Stop()
         async with AsyncExitStack() as held:
             directory = held.enter_context(run_directory())
@@ -340,34 +327,6 @@ def _check_clock(now: dt.datetime) -> None:
         raise HarnessFailure(
             f"the clock of this machine says {now:%Y-%m-%d}", hint="set the clock, then run again"
         )
-
-
-def resolved(path: Path) -> Path:
-    """Return where a path leads now, through every link in it. A path without links is returned as given.
-
-    Raises HarnessFailure if the link leads nowhere, and SettingsInvalid if the path cannot be followed.
-    """
-    try:
-        real = path.resolve()
-        if path.is_symlink() and not real.exists():
-            raise HarnessFailure(
-                "the link leads nowhere", where=str(path), hint="make the directory that it names"
-            )
-        return path if real == path.absolute() else real
-    except (OSError, RuntimeError) as error:
-        problem = getattr(error, "strerror", None) or "its links go in a circle"
-        raise SettingsInvalid(f"the path cannot be followed: {problem}", where=str(path)) from None
-
-
-def _as_runner(system: SystemUnderTest | SutRunner) -> SutRunner:
-    """Return a runner whose statement about where the system runs can be trusted."""
-    claimed = system if isinstance(system, SutRunner) else InProcessSut(system)
-    sut = claimed if type(claimed) in OWN_RUNNERS else ForeignSut(claimed)
-    for runner in (claimed, sut):
-        problem = boundary_problem(runner.identity, runner.boundary)
-        if problem:
-            raise SutSpecInvalid(f"the system under test contradicts itself: {problem}")
-    return sut
 
 
 def _check_outside_benches(kept: Path | None) -> None:

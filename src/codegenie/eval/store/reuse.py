@@ -3,7 +3,7 @@
 import platform
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from blake3 import blake3
 from pydantic import AfterValidator, ValidationError
@@ -15,7 +15,7 @@ from codegenie.eval.evidence import Answer, Promised, answer_problem
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.artifacts import RunArtifacts
 from codegenie.eval.log.records import RunStarted
-from codegenie.eval.models import BenchCase, Cost, Record
+from codegenie.eval.models import BenchCase, Cost, Record, RunOptions
 from codegenie.eval.ports import Explain, Reads, Remembered, SutAnswer, SutFault
 from codegenie.eval.store.outcomes import Kind, Miss, OutcomeStore, Place
 from codegenie.eval.trial import sut_seconds
@@ -61,6 +61,19 @@ class ReusePolicy:
     outputs: bool = False
     answers: bool = False
     because: str | None = None
+
+    @classmethod
+    def of_run(cls, start: RunStarted, options: RunOptions) -> Self:
+        """Say what a run may reuse from others. A fresh run, or one without a store, reuses nothing."""
+        if options.cache_dir is None or options.fresh:
+            return cls()
+        # Lucky results could be collected in the store case by case, so evidence is measured in one run.
+        if start.policy_digest is not None and start.selection.kind == "all":
+            return cls(because="a whole run under a policy makes its own outputs and scores")
+        # A name does not prove that it is the same agent as before, except for the harness's own agents.
+        if start.sut_boundary != "harness" and start.sut.version is None:
+            return cls(answers=True, because="the agent has no version")
+        return cls(outputs=True, answers=True)
 
 
 @dataclass(slots=True)
