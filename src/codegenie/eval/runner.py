@@ -32,12 +32,10 @@ from codegenie.eval.models import (
 from codegenie.eval.planning import (
     DEFAULT_OUT_DIR,
     CaseFilter,
+    CaseSelection,
     answer_room,
     build_plan,
-    check_filter,
-    describe_filter,
     plan_digest,
-    wanted_cases,
 )
 from codegenie.eval.ports import (
     CaseStore,
@@ -161,11 +159,12 @@ class Runner:
         for kept in (place, None if options is None else options.cache_dir):
             _check_outside_benches(kept)
         task_class = load_task_class(task_class_name, bench_root=bench_root)
-        cases, available = load_cases(task_class, wanted_cases(case_filter))
-        check_filter(case_filter, [case.case_id for case in cases])
+        wanted = CaseSelection.by(case_filter)
+        cases, available = load_cases(task_class, wanted.wants)
+        wanted.check([case.case_id for case in cases])
         selection = Selection(
             kind="all" if case_filter is None else "partial",
-            case_filter=describe_filter(case_filter),
+            case_filter=wanted.describe(),
             available_cases=available,
         )
         return build_plan(task_class, cases, selection, options or RunOptions(), place)
