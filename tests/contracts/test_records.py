@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 import codegenie.eval
 from codegenie.eval.breakdown import banned_part
+from codegenie.eval.log.records import RUN_FACTS, RunStarted
 from codegenie.eval.models import (
     MICRO,
     BenchCase,
@@ -24,13 +25,14 @@ from codegenie.eval.models import (
     FailureMode,
     FrozenMap,
     Record,
+    RunHeader,
     RunOptions,
     Severity,
     TrialScore,
     quantise,
 )
 
-PROGRAMS = ("keeper", "codegenie_rubric", "python_child", "zygote", "child")
+PROGRAMS = ("codegenie_rubric", "python_child", "zygote", "child")
 
 
 def every_module_is_loaded() -> None:
@@ -181,6 +183,10 @@ def test_their_twins_are_records() -> None:
     assert BenchCase(**CASE, rubric_wall_clock_seconds=300).family == "a"
     assert RunOptions(timeout_seconds=0.1).concurrency == 2
     assert FailureMode(code="a", severity=Severity.BLOCK, detail="x" * 200).code == "a"
+
+
+def test_a_report_repeats_from_its_start_every_field_that_both_have() -> None:
+    assert sorted(RUN_FACTS) == sorted(RunHeader.model_fields.keys() & RunStarted.model_fields.keys())
 
 
 def test_a_record_does_not_change() -> None:

@@ -49,8 +49,8 @@ def working_below(directory: Path) -> list[int]:
     return found
 
 
-def keepers_for(directory: Path) -> list[int]:
-    """Return every keeper that was told of a run directory below `directory`."""
+def supervisors_for(directory: Path) -> list[int]:
+    """Return every supervisor that was told of a run directory below `directory`."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

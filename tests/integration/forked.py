@@ -1,6 +1,6 @@
 """Runs a program of ours in a fork of the test, where it can be looked into and its lines are counted.
 
-Keepers and children of a SUT are started by path, with an environment built from nothing: no tool follows
+Supervisors and children of a SUT are started by path, with an environment built from nothing: no tool follows
 them there. In a fork they are the same files, with the same descriptors, and a test may take parts away.
 """
 
@@ -77,8 +77,8 @@ def load_program(name: str) -> ModuleType:
     return module
 
 
-class ForkedKeeper:
-    """The harness's side of a keeper that is a fork of this test."""
+class ForkedSupervisor:
+    """The harness's side of a supervisor that is a fork of this test."""
 
     def __init__(self, ours: socket.socket) -> None:
         self.socket = ours
@@ -87,7 +87,7 @@ class ForkedKeeper:
     def ask(
         self, source: str, directory: Path, seconds: float = 20.0, streams: Sequence[int] = ()
     ) -> dict[str, Any]:
-        """Run a Python program and return what the keeper says of its end."""
+        """Run a Python program and return what the supervisor says of its end."""
         self.send([sys.executable, "-I", "-S", "-c", source], directory, seconds, streams)
         return self.answer()
 
@@ -112,8 +112,8 @@ class ForkedKeeper:
 
 
 @contextmanager
-def forked_keeper(settings: dict[str, Any], change: Change | None = None) -> Iterator[ForkedKeeper]:
-    """Give a keeper in a fork, with parts exchanged by `change`; it must end in order."""
+def forked_supervisor(settings: dict[str, Any], change: Change | None = None) -> Iterator[ForkedSupervisor]:
+    """Give a supervisor in a fork, with parts exchanged by `change`; it must end in order."""
     ours, theirs = socket.socketpair()
     silent = os.open(os.devnull, os.O_RDWR)
 
@@ -134,9 +134,9 @@ def forked_keeper(settings: dict[str, Any], change: Change | None = None) -> Ite
     pid = fork(work, [theirs.fileno(), silent, 2])
     theirs.close()
     os.close(silent)
-    keeper = ForkedKeeper(ours)
+    supervisor = ForkedSupervisor(ours)
     try:
-        yield keeper
+        yield supervisor
     finally:
-        keeper.hang_up()
+        supervisor.hang_up()
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -11,7 +11,7 @@ import pytest
 from codegenie.eval.errors import IsolationUnavailable
 from codegenie.eval.isolation.confinement import visible_paths
 from codegenie.eval.models import IsolationClass, Spawn
-from codegenie.eval.system.supervisor import real_interpreter
+from codegenie.eval.system.processes import real_interpreter
 from tests.support.confinement import (
     ATTEMPTS,
     a_launcher,

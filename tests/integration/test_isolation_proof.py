@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +12,14 @@ import pytest
 
 from codegenie.eval.errors import HarnessFailure, IsolationNotProved, IsolationUnavailable
 from codegenie.eval.isolation.canaries import planted
+from codegenie.eval.isolation.launchers import Unconfined
 from codegenie.eval.isolation.machine import this_machine
 from codegenie.eval.isolation.outside_view import seen_from_outside
 from codegenie.eval.isolation.proof import OF_CALLS, OF_ZYGOTES, strongest_proved
 from codegenie.eval.isolation_proof import CONTROLLED_PROBES, OPEN_PROBES, REQUIRED_PROBES
 from codegenie.eval.models import IsolationClass
 from codegenie.eval.system.child_files import stream_file
-from codegenie.eval.system.supervisor import ProcessEnd
+from codegenie.eval.system.processes import ProcessEnd
 from tests.support.proofs import (
     CALL_PROBE,
     CALLS_PROGRAM,
@@ -273,3 +275,27 @@ def test_the_class_subprocess_needs_no_proof(tmp_path: Path) -> None:
 def test_a_class_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IsolationUnavailable, match="'microvm'"):
         asyncio.run(strongest_proved("microvm", "zygote", tmp_path))
+
+
+LIMITS_PROGRAM = b"""
+import json, resource
+names = ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_NPROC")
+print(json.dumps({name: resource.getrlimit(getattr(resource, name)) for name in names}))
+"""
+
+
+def test_the_control_of_a_proof_has_no_other_limits_than_the_harness(tmp_path: Path) -> None:
+    async def limits_in(launcher: Unconfined, stdin: int, stdout: int, stderr: int) -> ProcessEnd:
+        launcher.divide(4)
+        try:
+            with launcher.room([("rubric.py", LIMITS_PROGRAM)]) as room:
+                return await launcher.launch(room, (stdin, stdout, stderr), 20.0)
+        finally:
+            await launcher.close()
+
+    with stream_file() as stdin, stream_file() as stdout, stream_file() as stderr:
+        end = asyncio.run(limits_in(Unconfined(tmp_path), stdin, stdout, stderr))
+        said = json.loads(os.pread(stdout, 4096, 0))
+
+    assert end.exit_code == 0
+    assert said == {name: list(resource.getrlimit(getattr(resource, name))) for name in said}

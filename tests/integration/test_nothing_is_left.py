@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.command import keepers_for, wait_until, working_below
+from tests.integration.command import supervisors_for, wait_until, working_below
 from tests.support.benches import write_bench
 from tests.support.sampling import one_worker
 
@@ -142,7 +142,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         children_before=children_before,
         children_after=children_of(process.pid),
         most_children=most_children,
-        survivors=[pid for pid in [*working_below(base), *keepers_for(base)] if pid != process.pid],
+        survivors=[pid for pid in [*working_below(base), *supervisors_for(base)] if pid != process.pid],
         left=os.listdir(base / "tmp"),
         seconds=seconds,
     )

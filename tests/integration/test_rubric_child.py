@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.system.supervisor import real_interpreter
+from codegenie.eval.system.processes import real_interpreter
 from tests.support.benches import CaseFiles, outcome, run_bench, write_bench
 from tests.support.sampling import one_worker
 

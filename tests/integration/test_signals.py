@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.command import keepers_for, start, wait_until, working_below
+from tests.integration.command import start, supervisors_for, wait_until, working_below
 from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
 
 FINISHED, REST = "a-finished", ("b-under-way", "c-under-way", "d-never", "e-never")
@@ -58,7 +58,9 @@ def begin(directory: Path, phase: str, *extra: str) -> "subprocess.Popen[bytes]"
 
 def ended_well(directory: Path) -> bool:
     return (
-        not working_below(directory) and not keepers_for(directory) and not any((directory / "tmp").iterdir())
+        not working_below(directory)
+        and not supervisors_for(directory)
+        and not any((directory / "tmp").iterdir())
     )
 
 
@@ -119,7 +121,7 @@ def test_an_interrupted_demo_says_so_and_leaves_nothing(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     process = start(["eval", "demo"], tmp_path)
-    assert wait_until(lambda: keepers_for(tmp_path))
+    assert wait_until(lambda: supervisors_for(tmp_path))
     process.send_signal(number)
     _, stderr = process.communicate(timeout=120)
 
@@ -129,12 +131,12 @@ def test_an_interrupted_demo_says_so_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("phase", ["sut", "rubric"])
-def test_a_harness_that_is_killed_takes_trees_keepers_and_directory_with_it(
+def test_a_harness_that_is_killed_takes_trees_supervisors_and_directory_with_it(
     tmp_path: Path, phase: str
 ) -> None:
     process = begin(tmp_path, phase)
     assert working_below(tmp_path / "tmp")
-    assert keepers_for(tmp_path)
+    assert supervisors_for(tmp_path)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=120)
 

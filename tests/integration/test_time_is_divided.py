@@ -16,8 +16,9 @@ from codegenie.eval.isolation.launchers import ConfinedLauncher
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, RunOptions, Spawn
 from codegenie.eval.runner import Runner
+from codegenie.eval.system.processes import ProcessRequest, real_interpreter
 from codegenie.eval.system.scheduling import Deadline, Processors, TimeShare, time_share
-from codegenie.eval.system.supervisor import Keeper, ProcessRequest, real_interpreter
+from codegenie.eval.system.supervisor import Supervisor
 from codegenie.eval.system.supervisor_pool import start_program
 from tests.support.benches import TASK_CLASS, CaseFiles, right_answer, write_bench
 from tests.support.busy_machine import busy_machine, one_processor
@@ -147,11 +148,11 @@ def test_a_deadline_is_put_off_by_what_was_withheld_and_not_without_end() -> Non
     assert LIMITS.deadline_stretch == 4
 
 
-def test_a_keeper_that_has_no_time_to_answer_is_no_fault_of_the_case(tmp_path: Path) -> None:
+def test_a_supervisor_that_has_no_time_to_answer_is_no_fault_of_the_case(tmp_path: Path) -> None:
     async def run() -> None:
         # It computes and says nothing, as one does that waits for its turn.
-        keeper = Keeper(*start_program([real_interpreter(), "-S", "-c", "while True: pass"], {}))
-        await keeper.run(ProcessRequest(("/bin/true",), str(tmp_path), {}, (), 0.1))
+        supervisor = Supervisor(*start_program([real_interpreter(), "-S", "-c", "while True: pass"], {}))
+        await supervisor.run(ProcessRequest(("/bin/true",), str(tmp_path), {}, (), 0.1))
 
     with pytest.raises(HarnessFailure, match="did not get the time to answer"):
         asyncio.run(run())

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from codegenie.eval.evidence import settle
+from codegenie.eval.evidence import apply_block_rule
 from codegenie.eval.models import RUNNER_CODES, Severity, TrialScore
 from codegenie.eval.ports import RubricRun
 from codegenie.eval.sanitising import Redactor
@@ -100,18 +100,18 @@ def check_worth(run: RubricRun, verdict: TrialScore) -> None:
 def test_arbitrary_bytes_are_judged_and_worth_nothing_unless_well_formed(stdout: bytes) -> None:
     run = replace(RUN, stdout=stdout)
 
-    check_worth(run, settle(judge(run, TASK_CLASS, REDACTOR), None, 0))
+    check_worth(run, apply_block_rule(judge(run, TASK_CLASS, REDACTOR), None, 0))
 
 
 @given(ends)
 def test_arbitrary_ends_are_judged(run: RubricRun) -> None:
-    check_worth(run, settle(judge(run, TASK_CLASS, REDACTOR), None, 0))
+    check_worth(run, apply_block_rule(judge(run, TASK_CLASS, REDACTOR), None, 0))
 
 
 @given(ends, st.floats(0.001, 1))
 def test_a_perfect_answer_is_worth_nothing_after_a_disorderly_end(run: RubricRun, score: float) -> None:
     perfect = replace(run, stdout=json.dumps({**PERFECT, "score": score}).encode())
-    verdict = settle(judge(perfect, TASK_CLASS, REDACTOR), None, 0)
+    verdict = apply_block_rule(judge(perfect, TASK_CLASS, REDACTOR), None, 0)
 
     check_worth(perfect, verdict)
     assert verdict.passed == (
@@ -125,13 +125,13 @@ def test_a_perfect_answer_is_worth_nothing_after_a_disorderly_end(run: RubricRun
 def test_answers_that_are_nearly_right_are_judged_by_the_same_rules(answer: dict[str, Any]) -> None:
     run = replace(RUN, stdout=json.dumps(answer).encode())
 
-    check_worth(run, settle(judge(run, TASK_CLASS, REDACTOR), None, 0))
+    check_worth(run, apply_block_rule(judge(run, TASK_CLASS, REDACTOR), None, 0))
 
 
 @given(st.dictionaries(keys, st.floats(0, 1), max_size=30))
 def test_of_any_breakdown_exactly_the_declared_part_is_kept(breakdown: dict[str, float]) -> None:
     run = replace(RUN, stdout=json.dumps({**PERFECT, "breakdown": breakdown}).encode())
-    verdict = settle(judge(run, TASK_CLASS, REDACTOR), None, 0)
+    verdict = apply_block_rule(judge(run, TASK_CLASS, REDACTOR), None, 0)
 
     if any("\ud800" <= char <= "\udfff" for key in breakdown for char in key):
         return

@@ -23,7 +23,7 @@ from codegenie.eval.isolation import zygote_client
 from codegenie.eval.isolation.launchers import Launcher, Watch, open_launcher
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.system.child_files import stream_file
-from codegenie.eval.system.supervisor import ProcessEnd
+from codegenie.eval.system.processes import ProcessEnd
 from tests.support.sampling import sampled
 
 CONFINED: tuple[IsolationClass, ...] = ("namespace", "landlock")

@@ -32,7 +32,7 @@ from codegenie.eval.bench.grammar.yaml_files import (
 from codegenie.eval.canonical import canonical_json, spelled
 from codegenie.eval.decoding import decode_json, decode_toml, decode_yaml, decode_yaml_with_lines
 from codegenie.eval.errors import EvalError
-from codegenie.eval.evidence import Answer, settle
+from codegenie.eval.evidence import Answer, apply_block_rule
 from codegenie.eval.gate.policy import read_policy
 from codegenie.eval.log.chain import ChainVerifier, decode_head, decode_record
 from codegenie.eval.log.journal import _lines as journal_lines
@@ -96,7 +96,7 @@ def _run_that_wrote(raw: bytes) -> RubricRun:
 
 
 def _answer_law(_: bytes, answer: Answer) -> bool:
-    settle(answer, None, 0)
+    apply_block_rule(answer, None, 0)
     again = Answer.model_validate_json(spelled(answer))
     return again == answer and b"canary-0123456789" not in spelled(answer)
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from codegenie.eval.aggregation import summarise
@@ -16,10 +17,12 @@ from codegenie.eval.models import (
     BenchCase,
     BenchRunReport,
     BenchScore,
+    FailureModeSpec,
     IsolationClass,
     Selection,
     Severity,
     SutIdentity,
+    TaskClass,
 )
 from codegenie.eval.planning import case_set_digest
 from codegenie.eval.suts.identity import identity_digest
@@ -124,14 +127,20 @@ def started(units: int, **changes: Any) -> RunStarted:  # noqa: ANN401 - any fie
 
 def bench(of: RunStarted) -> BenchOnDisk:
     """Return the bench that a run measured, as it still lies there."""
-    return BenchOnDisk(
-        cases=of.cases,
+    task_class = TaskClass(
+        name=of.task_class,
+        directory=Path("bench", of.task_class),
+        breakdown_keys=of.breakdown_keys,
+        taxonomy={
+            code: FailureModeSpec(severity=severity, description="what went wrong")
+            for code, severity in of.severities.items()
+        },
+        min_cases_for_promotion=dict(of.min_cases_for_promotion),
+        rubric=(),
         rubric_digest=of.rubric_digest,
         taxonomy_digest=of.taxonomy_digest,
-        breakdown_keys=of.breakdown_keys,
-        severities=dict(of.severities),
-        minimums=dict(of.min_cases_for_promotion),
     )
+    return BenchOnDisk(task_class, of.cases)
 
 
 def look(of: BenchRunReport, reused: int = 0) -> Look:

@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from codegenie.eval.aggregation import combine_trials, summarise
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.evidence import TrialEvidence, settled
+from codegenie.eval.evidence import TrialEvidence, score_of
 from codegenie.eval.isolation_proof import REQUIRED_PROBES
 from codegenie.eval.log.chain import Link, record_name
 from codegenie.eval.log.disk import HEAD, AuditLog
@@ -198,7 +198,7 @@ def reckon(start: dict[str, Any], finish: dict[str, Any]) -> None:
     scores: dict[str, list[TrialScore]] = {}
     for trial in body["trials"]:
         evidence = TrialEvidence.model_validate_json(json.dumps(trial))
-        scores.setdefault(evidence.case_id, []).append(settled(evidence))
+        scores.setdefault(evidence.case_id, []).append(score_of(evidence))
     per_case = [(case_id, combine_trials(trials)) for case_id, trials in scores.items()]
     report |= summarise(started.cases, per_case).model_dump(mode="json")
     report["per_case"] = [[case_id, score.model_dump(mode="json")] for case_id, score in per_case]

@@ -14,14 +14,13 @@ from typing import Any
 from codegenie.eval.isolation import proof as proving
 from codegenie.eval.isolation.call_trials import DOORS
 from codegenie.eval.isolation.canaries import Canaries, planted
-from codegenie.eval.isolation.launchers import Streams, Watch
+from codegenie.eval.isolation.launchers import Streams, Unconfined, Watch
 from codegenie.eval.isolation.outside_view import seen_from_outside
 from codegenie.eval.isolation.proof import OF_CALLS, Outside, Planter, prove
-from codegenie.eval.isolation.unconfined import Unconfined
 from codegenie.eval.isolation_proof import OPEN_PROBES, IsolationProof
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.ports import Room
-from codegenie.eval.system.supervisor import ProcessEnd
+from codegenie.eval.system.processes import ProcessEnd
 
 CLASSES: tuple[IsolationClass, ...] = ("landlock", "namespace")
 PROBE_PROGRAM = Path(proving.__file__).with_name("probe_program.py")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from codegenie.eval.system.files import UnsafeTree, read_whole_file, replace_file, sync_path, written_beside
+from codegenie.eval.system.file_writing import replace_file, sync_path, written_beside
+from codegenie.eval.system.files import UnsafeTree, read_whole_file
 
 
 def test_a_file_is_read_whole_and_a_missing_one_is_none(tmp_path: Path) -> None:

@@ -159,3 +159,35 @@ def test_what_work_raises_is_raised() -> None:
 
     with pytest.raises(OddError, match="through"):
         asyncio.run(Stop().unless_agents_stop(work()))
+
+
+async def cancels_itself() -> str:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("by_the_stop", "by_another", "raises"),
+    [(True, False, False), (True, True, True), (False, True, True), (False, False, False)],
+    ids=["the stop", "both", "another task", "the work itself"],
+)
+def test_cancelled_work_is_no_error_unless_another_task_has_cancelled_it(
+    by_the_stop: bool, by_another: bool, raises: bool
+) -> None:
+    async def run() -> None:
+        stop = Stop()
+        waits = by_the_stop or by_another
+        work = asyncio.sleep(3600, "done") if waits else cancels_itself()
+        task = asyncio.ensure_future(stop.unless_agents_stop(work))
+        await asyncio.sleep(0)
+        if by_the_stop:
+            stop.agents("enough")
+        if by_another:
+            task.cancel()
+        if raises:
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            assert await task is None
+            assert task.cancelling() == 0
+
+    asyncio.run(run())

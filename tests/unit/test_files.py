@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.limits import TreeLimits
+from codegenie.eval.system.file_writing import replace_file, write_private
 from codegenie.eval.system.files import (
     FoundFile,
     UnsafeTree,
     entry_kinds,
     open_directory,
     read_plain_file,
-    replace_file,
     walk_files,
-    write_private,
 )
 from codegenie.eval.system.removal import remove_tree
 from tests.support.stub_benches import everything_below, ordinary_user

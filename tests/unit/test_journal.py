@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -285,3 +286,107 @@ def test_a_disk_that_did_not_take_a_line_is_told_to_the_next_and_binds_nothing()
     assert isinstance(failure, HarnessFailure)
     assert journal.seal() is None
     journal.close()
+
+
+class Disk:
+    """Takes the place of fdatasync: it waits until it is released, and notes which threads called it."""
+
+    def __init__(self, error: OSError | None = None) -> None:
+        self.called, self.released = threading.Event(), threading.Event()
+        self.threads: list[threading.Thread] = []
+        self.returned = 0
+        self._error = error
+
+    def sync(self, _descriptor: int) -> None:
+        self.threads.append(threading.current_thread())
+        self.called.set()
+        if not self.released.wait(30):
+            raise OSError(5, "the loop does not go on")
+        self.returned += 1
+        if self._error is not None:
+            raise self._error
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_while_one_of_two_slots_waits_for_the_disk_the_other_goes_on_and_keeps_the_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, disk = start_journal(tmp_path, "run-1", START, slots=2), Disk()
+    monkeypatch.setattr(os, "fdatasync", disk.sync)
+
+    async def two_slots() -> None:
+        first = asyncio.ensure_future(journal.append(line(0)))
+        assert await asyncio.to_thread(disk.called.wait, 30)
+        journal.note(line(1))
+        second = asyncio.ensure_future(journal.append(line(2)))
+        await turns(10)
+        assert not first.done()
+        assert (tmp_path / "run-1").read_bytes().count(b"case-") == 1
+        disk.released.set()
+        await asyncio.gather(first, second)
+
+    asyncio.run(two_slots())
+    journal.close()
+
+    assert threading.main_thread() not in disk.threads
+    assert len(disk.threads) == 2
+    (found,) = dead_journals(tmp_path, START, {"run-1"})
+    assert found.lines == tuple(evidence(number) for number in range(3))
+    found.close()
+
+
+def test_if_all_slots_wait_for_the_disk_no_thread_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, disk = start_journal(tmp_path, "run-1", START, slots=2), Disk()
+    disk.released.set()
+    monkeypatch.setattr(os, "fdatasync", disk.sync)
+
+    assert asyncio.run(append_all(journal, 2)) == [None, None]
+    journal.close()
+
+    assert disk.threads == [threading.main_thread()]
+
+
+def test_a_sync_that_fails_in_a_thread_is_told_to_all_who_wait_and_binds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, disk = start_journal(tmp_path, "run-1", START, slots=2), Disk(OSError(28, "No space left"))
+    monkeypatch.setattr(os, "fdatasync", disk.sync)
+
+    async def two_slots() -> list[object]:
+        first = asyncio.ensure_future(journal.append(line(0)))
+        assert await asyncio.to_thread(disk.called.wait, 30)
+        second = asyncio.ensure_future(journal.append(line(1)))
+        await turns(3)
+        disk.released.set()
+        return list(await asyncio.gather(first, second, return_exceptions=True))
+
+    failures = asyncio.run(two_slots())
+
+    assert [type(failure) for failure in failures] == [HarnessFailure, HarnessFailure]
+    assert (tmp_path / "run-1").read_bytes().count(b"case-") == 1, "nothing follows what may be torn"
+    assert journal.seal() is None
+    journal.close()
+
+
+def test_a_file_is_not_closed_while_a_thread_still_syncs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, disk = start_journal(tmp_path, "run-1", START, slots=2), Disk()
+    monkeypatch.setattr(os, "fdatasync", disk.sync)
+
+    async def closed_early() -> int:
+        waits = asyncio.ensure_future(journal.append(line(0)))
+        assert await asyncio.to_thread(disk.called.wait, 30)
+        threading.Timer(0.3, disk.released.set).start()
+        journal.close()
+        returned = disk.returned
+        await waits
+        return returned
+
+    assert asyncio.run(closed_early()) == 1

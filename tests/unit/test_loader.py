@@ -342,3 +342,18 @@ def test_trouble_of_our_own_is_not_blamed_on_the_bench(monkeypatch: pytest.Monke
     with pytest.raises(HarnessFailure, match="Too many open files") as caught:
         load(FIXTURE.parent)
     assert caught.value.exit_code == 4
+
+
+def test_digests_are_not_written_into_a_directory_that_became_a_link_after_the_look(tmp_path: Path) -> None:
+    bench = copy_stub(tmp_path)
+    loaded = load(tmp_path)
+    appended("cases/adds_up/input/question.txt", "?")(bench)
+    statuses = digest_statuses(loaded)
+    (bench / "cases").rename(tmp_path / "elsewhere")
+    (bench / "cases").symlink_to(tmp_path / "elsewhere")
+    before = (tmp_path / "elsewhere/digests.yaml").read_bytes()
+
+    with pytest.raises(HarnessFailure, match="cannot write the digests: is a symbolic link"):
+        write_digests(loaded, statuses)
+
+    assert (tmp_path / "elsewhere/digests.yaml").read_bytes() == before

@@ -8,13 +8,11 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import RunOptions, Selection
 from codegenie.eval.planning import (
     CaseFilter,
+    CaseSelection,
     answer_room,
     any_of,
     build_plan,
     case_set_digest,
-    check_filter,
-    describe_filter,
-    wanted_cases,
 )
 from tests.support.stub_benches import CASES, FIXTURE, NAME
 
@@ -44,21 +42,21 @@ ALL = Selection(kind="all", available_cases=AVAILABLE)
 def test_a_filter_wants_what_it_says(
     case_filter: CaseFilter, wanted: set[str], described: str | None
 ) -> None:
-    assert set(filter(wanted_cases(case_filter), CASES)) == wanted
-    assert describe_filter(case_filter) == described
+    assert set(filter(CaseSelection.by(case_filter).wants, CASES)) == wanted
+    assert CaseSelection.by(case_filter).describe() == described
 
 
 @pytest.mark.parametrize("case_filter", [["adds_up", "gone"], any_of(["adds_up", "gone*"])])
 def test_a_name_that_finds_nothing_does_not_shrink_a_run_silently(case_filter: CaseFilter) -> None:
     with pytest.raises(NoCaseMatches, match="there is no case 'gone"):
-        check_filter(case_filter, ["adds_up"])
+        CaseSelection.by(case_filter).check(["adds_up"])
 
 
 @pytest.mark.parametrize(
     "case_filter", [None, "gone*", ["adds_up"], any_of(["adds_up", "a*"]), lambda _case: False]
 )
 def test_other_filters_are_left_to_the_plan(case_filter: CaseFilter) -> None:
-    check_filter(case_filter, ["adds_up"])
+    CaseSelection.by(case_filter).check(["adds_up"])
 
 
 def test_a_plan_is_ordered_by_id_and_its_digest_does_not_depend_on_the_order() -> None:
@@ -89,7 +87,7 @@ def test_an_answer_has_its_share_of_the_record_and_a_run_without_one_is_not_plan
 
 
 def test_a_filter_without_end_is_described_by_its_beginning() -> None:
-    described = describe_filter([f"case-{number}" for number in range(1_000)])
+    described = CaseSelection.by([f"case-{number}" for number in range(1_000)]).describe()
 
     assert described is not None
     assert (len(described), described[-1]) == (LIMITS.text_characters, "…")

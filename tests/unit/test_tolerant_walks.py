@@ -7,14 +7,8 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.limits import TreeLimits
-from codegenie.eval.system.files import (
-    TreeTooLarge,
-    UnsafeTree,
-    open_directory,
-    open_plain_file,
-    replace_file_in,
-    walk_files,
-)
+from codegenie.eval.system.file_writing import replace_file_in
+from codegenie.eval.system.files import TreeTooLarge, UnsafeTree, open_directory, open_plain_file, walk_files
 from tests.support.stub_benches import everything_below
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from codegenie.eval.evidence import answer_weight, settle
+from codegenie.eval.evidence import answer_weight, apply_block_rule
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import FailureModeSpec, Severity, TaskClass, TrialScore
 from codegenie.eval.ports import RubricRun
@@ -51,7 +51,7 @@ def task_class(keys: tuple[str, ...] = BREAKDOWN_KEYS) -> TaskClass:
 
 
 def judged(run: RubricRun, keys: tuple[str, ...] = BREAKDOWN_KEYS) -> TrialScore:
-    return settle(judge(run, task_class(keys), Redactor(ENVIRONMENT)), None, 0)
+    return apply_block_rule(judge(run, task_class(keys), Redactor(ENVIRONMENT)), None, 0)
 
 
 def judged_bytes(stdout: bytes) -> TrialScore:

@@ -380,3 +380,12 @@ class _YamlBuilder:
                 self.key_lines[key] = line
             mapping[key] = self._value(next(self._events))
         return mapping
+
+
+def unquoted(refusal: DecodingRefused) -> str:
+    """Say why bytes were refused, without the shortened key that the message quotes.
+
+    Half a secret is not recognised as a secret, so a text must be redacted before it is cut.
+    """
+    what, key, _ = refusal.message.partition(": key ")
+    return f"{what}: a key appears twice" if key else what

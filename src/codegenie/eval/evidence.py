@@ -98,7 +98,7 @@ def reused_outputs(trials: Iterable[TrialEvidence]) -> int:
     return sum(trial.reused in {"output", "both"} for trial in trials)
 
 
-def settle(answer: Answer, cost_usd: float | None, wall_clock_ms: int) -> TrialScore:
+def apply_block_rule(answer: Answer, cost_usd: float | None, wall_clock_ms: int) -> TrialScore:
     """Apply the block rule: a failure of severity `block` makes the trial fail with score 0."""
     blocked = any(mode.severity is Severity.BLOCK for mode in answer.failure_modes)
     return TrialScore(
@@ -111,9 +111,9 @@ def settle(answer: Answer, cost_usd: float | None, wall_clock_ms: int) -> TrialS
     )
 
 
-def settled(evidence: TrialEvidence) -> TrialScore:
+def score_of(evidence: TrialEvidence) -> TrialScore:
     """Return the score of a trial from its evidence."""
-    return settle(evidence.answer, evidence.cost_usd, evidence.wall_clock_ms)
+    return apply_block_rule(evidence.answer, evidence.cost_usd, evidence.wall_clock_ms)
 
 
 def answer_problem(

@@ -276,13 +276,13 @@ class TrialScore(Record):
 
     @model_validator(mode="after")
     def _a_blocked_score_is_zero(self) -> Self:
-        return _settled(self)
+        return _checked_by_block_rule(self)
 
 
 ScoreT = TypeVar("ScoreT", bound=TrialScore)
 
 
-def _settled(score: ScoreT) -> ScoreT:
+def _checked_by_block_rule(score: ScoreT) -> ScoreT:
     blocked = any(mode.severity is Severity.BLOCK for mode in score.failure_modes)
     if blocked and (score.passed or score.score):
         raise ValueError("a case with a block-severity failure is not passed and scores 0")
@@ -302,7 +302,7 @@ class BenchScore(TrialScore):
     @model_validator(mode="after")
     def _a_blocked_score_is_zero(self) -> Self:
         if not self.trials:
-            return _settled(self)
+            return _checked_by_block_rule(self)
         mean = quantise(sum(round(trial.score * MICRO) for trial in self.trials) / len(self.trials) / MICRO)
         if self.score != mean or self.passed != all(trial.passed for trial in self.trials):
             raise ValueError("a case is the mean of its trials and passes if all of them do")

@@ -4,6 +4,7 @@ import fnmatch
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from codegenie.eval.canonical import digest_json
 from codegenie.eval.errors import NoCaseMatches, SettingsInvalid
@@ -30,20 +31,12 @@ class GlobFilter:
         """Say whether any glob matches."""
         return any(fnmatch.fnmatchcase(case_id, glob) for glob in self.globs)
 
+    def unmatched(self, selected: Collection[str]) -> list[str]:
+        """Return the globs that match none of these cases."""
+        return [glob for glob in self.globs if not fnmatch.filter(selected, glob)]
+
 
 CaseFilter = str | Collection[str] | Callable[[str], bool] | None
-
-
-def wanted_cases(case_filter: CaseFilter) -> Callable[[str], bool]:
-    """Turn a glob, a collection of ids or a predicate into a predicate on case ids."""
-    if case_filter is None:
-        return lambda _case_id: True
-    if callable(case_filter):
-        return case_filter
-    if isinstance(case_filter, str):
-        return lambda case_id: fnmatch.fnmatchcase(case_id, case_filter)
-    ids = frozenset(case_filter)
-    return ids.__contains__
 
 
 def any_of(globs: Collection[str]) -> CaseFilter:
@@ -53,33 +46,46 @@ def any_of(globs: Collection[str]) -> CaseFilter:
     return GlobFilter(tuple(globs))
 
 
-def describe_filter(case_filter: CaseFilter) -> str | None:
-    """Describe in one line what the user selected, for the report. The plan says which cases those are."""
-    if case_filter is None:
-        return None
-    if isinstance(case_filter, str):
-        text = case_filter
-    elif isinstance(case_filter, GlobFilter):
-        text = ",".join(case_filter.globs)
-    elif callable(case_filter):
-        text = "predicate"
-    else:
-        text = ",".join(sorted(case_filter))
-    most = LIMITS.text_characters
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _all_known(_selected: Collection[str]) -> list[str]:
+    return []
 
 
-def check_filter(case_filter: CaseFilter, selected: Collection[str]) -> None:
-    """Raise NoCaseMatches if a name or one of several globs matches no case: a typo must not shrink a run."""
-    unknown: list[str] = []
-    if isinstance(case_filter, GlobFilter):
-        unknown = [glob for glob in case_filter.globs if not fnmatch.filter(selected, glob)]
-    elif not (case_filter is None or isinstance(case_filter, str) or callable(case_filter)):
-        unknown = sorted(set(case_filter) - set(selected))
-    if unknown:
-        raise NoCaseMatches(
-            f"there is no case {unknown[0]!r}", hint="`codegenie eval digest --json` names the cases"
-        )
+@dataclass(frozen=True, slots=True)
+class CaseSelection:
+    """What a filter means: which cases it wants, how it is described, and what of it matches no case."""
+
+    wants: Callable[[str], bool]
+    text: str | None
+    unmatched: Callable[[Collection[str]], list[str]] = _all_known
+
+    @classmethod
+    def by(cls, case_filter: CaseFilter) -> Self:
+        """Read a glob, several globs, a collection of ids, a predicate, or None for all cases."""
+        if case_filter is None:
+            return cls(lambda _case_id: True, None)
+        if isinstance(case_filter, str):
+            # If a single glob matches no case, the plan is empty, and its refusal names the glob.
+            return cls(GlobFilter((case_filter,)), case_filter)
+        if isinstance(case_filter, GlobFilter):
+            return cls(case_filter, ",".join(case_filter.globs), case_filter.unmatched)
+        if callable(case_filter):
+            return cls(case_filter, "predicate")
+        ids = frozenset(case_filter)
+        return cls(ids.__contains__, ",".join(sorted(case_filter)), lambda known: sorted(ids - set(known)))
+
+    def describe(self) -> str | None:
+        """Describe in one line what the user selected, for the report. The plan names the cases."""
+        most = LIMITS.text_characters
+        if self.text is None or len(self.text) <= most:
+            return self.text
+        return self.text[: most - 1] + "…"
+
+    def check(self, selected: Collection[str]) -> None:
+        """Raise NoCaseMatches if an id or one of several globs matches nothing: a typo shrinks no run."""
+        for unknown in self.unmatched(selected):
+            raise NoCaseMatches(
+                f"there is no case {unknown!r}", hint="`codegenie eval digest --json` names the cases"
+            )
 
 
 def build_plan(

@@ -15,8 +15,8 @@ from codegenie.eval.aggregation import UNIT_RULE, TrialKey, build_report, planne
 from codegenie.eval.bench.copies import CaseSnapshots
 from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
 from codegenie.eval.engines.local import LocalEngine
-from codegenie.eval.errors import HarnessFailure, SettingsInvalid, SutSpecInvalid
-from codegenie.eval.evidence import Promised, TrialEvidence, WorkItem, reused_outputs, settled
+from codegenie.eval.errors import HarnessFailure, SettingsInvalid
+from codegenie.eval.evidence import Promised, TrialEvidence, WorkItem, reused_outputs, score_of
 from codegenie.eval.isolation.rubric_runner import rubric_runner
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.artifacts import ArtifactStore, RunArtifacts
@@ -24,7 +24,6 @@ from codegenie.eval.log.open_run import RecordedRun, RunRecord, begin_run
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.models import (
     BenchRunReport,
-    RunHeader,
     RunOptions,
     RunPlan,
     Selection,
@@ -33,12 +32,10 @@ from codegenie.eval.models import (
 from codegenie.eval.planning import (
     DEFAULT_OUT_DIR,
     CaseFilter,
+    CaseSelection,
     answer_room,
     build_plan,
-    check_filter,
-    describe_filter,
     plan_digest,
-    wanted_cases,
 )
 from codegenie.eval.ports import (
     CaseStore,
@@ -54,10 +51,10 @@ from codegenie.eval.sanitising import Redactor
 from codegenie.eval.stopping import Budget, Stop
 from codegenie.eval.store.outcomes import OutcomeStore
 from codegenie.eval.store.reuse import ReusePolicy, StoredMemory
-from codegenie.eval.suts.identity import boundary_problem, identity_digest
-from codegenie.eval.suts.in_process import ForeignSut, InProcessSut
-from codegenie.eval.suts.spec import OWN_RUNNERS
+from codegenie.eval.suts.identity import identity_digest
+from codegenie.eval.suts.spec import trusted_runner
 from codegenie.eval.system.clock import SystemClock as SystemClock  # noqa: PLC0414 - its documented path
+from codegenie.eval.system.folders import resolved
 from codegenie.eval.system.run_directory import run_directory
 from codegenie.eval.trial import TrialParts, cancelled_evidence, run_trial
 
@@ -81,7 +78,7 @@ class PlanArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
-    """The parts of one run, and how they describe it in its start record and in its report."""
+    """The parts of one run, and how they describe it in its start record."""
 
     plan: RunPlan
     sut: SutRunner
@@ -112,21 +109,6 @@ class RunParts:
             unit_rule=UNIT_RULE,
         )
 
-    def header(self, start: RunStarted, run_id: str, span: tuple[dt.datetime, dt.datetime]) -> RunHeader:
-        """Return what the report repeats from the start, with the times of this process."""
-        shared = {
-            name: getattr(start, name)
-            for name in RunHeader.model_fields.keys() & RunStarted.model_fields.keys()
-        }
-        began, ended = span
-        return RunHeader(
-            **shared,
-            run_id=run_id,
-            isolation_class=start.isolation.isolation_class,
-            started_at=began,
-            ended_at=ended,
-        )
-
     def memory(self, start: RunStarted, run_id: str, explain: Explain | None) -> StoredMemory:
         """Return the memory that the trials of the run use."""
         options = self.plan.options
@@ -137,22 +119,9 @@ class RunParts:
             artifacts=RunArtifacts(ArtifactStore(self.plan.out_dir / "artifacts")),
             store=None if options.cache_dir is None else OutcomeStore(options.cache_dir),
             reads=self.sut.reads,
-            policy=self._reuse(start),
+            policy=ReusePolicy.of_run(start, options),
             explain=explain,
         )
-
-    def _reuse(self, start: RunStarted) -> ReusePolicy:
-        """Say what may be reused from other runs. A fresh run, or one without a store, reuses nothing."""
-        options = self.plan.options
-        if options.cache_dir is None or options.fresh:
-            return ReusePolicy()
-        # Lucky results could be collected in the store case by case, so evidence is measured in one run.
-        if start.policy_digest is not None and start.selection.kind == "all":
-            return ReusePolicy(because="a whole run under a policy makes its own outputs and scores")
-        # A name does not prove that it is the same agent as before, except for the harness's own agents.
-        if start.sut_boundary != "harness" and start.sut.version is None:
-            return ReusePolicy(answers=True, because="the agent has no version")
-        return ReusePolicy(outputs=True, answers=True)
 
 
 class Runner:
@@ -190,11 +159,12 @@ class Runner:
         for kept in (place, None if options is None else options.cache_dir):
             _check_outside_benches(kept)
         task_class = load_task_class(task_class_name, bench_root=bench_root)
-        cases, available = load_cases(task_class, wanted_cases(case_filter))
-        check_filter(case_filter, [case.case_id for case in cases])
+        wanted = CaseSelection.by(case_filter)
+        cases, available = load_cases(task_class, wanted.wants)
+        wanted.check([case.case_id for case in cases])
         selection = Selection(
             kind="all" if case_filter is None else "partial",
-            case_filter=describe_filter(case_filter),
+            case_filter=wanted.describe(),
             available_cases=available,
         )
         return build_plan(task_class, cases, selection, options or RunOptions(), place)
@@ -222,7 +192,7 @@ class Runner:
         stop: Stop | None = None,
     ) -> RecordedRun:
         """Do the same as `execute`, and also return where the run is in the log."""
-        sut = _as_runner(system_under_test)
+        sut = trusted_runner(system_under_test)
         stop = stop or Stop()
         async with AsyncExitStack() as held:
             directory = held.enter_context(run_directory())
@@ -245,8 +215,8 @@ class Runner:
         plan, start = run.plan, run.start()
         _check_clock(self._clock.now())
         resume = plan.options.cache_dir is not None and not plan.options.fresh
-        record = begin_run(start, plan.out_dir, self._clock, resume=resume)
-        record.shared_by(plan.options.concurrency)
+        slots = plan.options.concurrency
+        record = begin_run(start, plan.out_dir, self._clock, resume=resume, slots=slots)
         memory = run.memory(start, record.run_id, self._explain)
         memory.artifacts.count(evidence.artifacts for evidence in record.known.values())
         budget = Budget(plan.options.max_cost_usd, run.stop)
@@ -266,9 +236,7 @@ class Runner:
         head = None
         try:
             per_case = score_cases(plan, await self._outcomes(plan, trial_parts, record, budget))
-            report = build_report(
-                plan, per_case, run.header(start, record.run_id, (record.started_at, self._clock.now()))
-            )
+            report = build_report(plan, per_case, record.header(self._clock.now()))
             head = record.finish(report, planned_trials(plan)) if report.complete else None
         finally:
             if head is None:
@@ -284,12 +252,12 @@ class Runner:
         # The cost of a dead run counts: resuming it does not start a new budget.
         for evidence in record.known.values():
             budget.charge(None if reused_outputs([evidence]) else evidence.cost_usd)
-            tally.count(evidence, settled(evidence))
+            tally.count(evidence, score_of(evidence))
         engine = self._engine(partial(run_trial, parts), plan.options.concurrency)
         await engine.measure(tally.items(plan, parts.stop), tally.keep)
         for key in planned_trials(plan):
             if key not in tally.outcomes:
-                tally.outcomes[key] = settled(cancelled_evidence(*key, parts.stop.reason))
+                tally.outcomes[key] = score_of(cancelled_evidence(*key, parts.stop.reason))
         return tally.outcomes
 
 
@@ -321,8 +289,8 @@ class _Tally:
             what = f"case {evidence.case_id}, trial {evidence.trial}"
             raise HarnessFailure(f"the engine returned {what}, without being asked for it")
         self.handed_out.remove(key)
-        # Settle first: evidence without a score must not be in the journal, which a resume reads.
-        score = settled(evidence)
+        # The score comes first: evidence without a score must not be in the journal, which a resume reads.
+        score = score_of(evidence)
         self.record.keep(evidence)
         self.count(evidence, score)
 
@@ -358,34 +326,6 @@ def _check_clock(now: dt.datetime) -> None:
         raise HarnessFailure(
             f"the clock is wrong: it says {now:%Y-%m-%d}", hint="set the clock, then run again"
         )
-
-
-def resolved(path: Path) -> Path:
-    """Return where a path leads now, through every link in it. A path without links is returned as given.
-
-    Raises HarnessFailure if the link leads nowhere, and SettingsInvalid if the path cannot be followed.
-    """
-    try:
-        real = path.resolve()
-        if path.is_symlink() and not real.exists():
-            raise HarnessFailure(
-                "the link has no target", where=str(path), hint="make the directory that it names"
-            )
-        return path if real == path.absolute() else real
-    except (OSError, RuntimeError) as error:
-        problem = getattr(error, "strerror", None) or "its symbolic links form a loop"
-        raise SettingsInvalid(f"the path cannot be followed: {problem}", where=str(path)) from None
-
-
-def _as_runner(system: SystemUnderTest | SutRunner) -> SutRunner:
-    """Return a runner whose statement about where the system runs can be trusted."""
-    claimed = system if isinstance(system, SutRunner) else InProcessSut(system)
-    sut = claimed if type(claimed) in OWN_RUNNERS else ForeignSut(claimed)
-    for runner in (claimed, sut):
-        problem = boundary_problem(runner.identity, runner.boundary)
-        if problem:
-            raise SutSpecInvalid(f"the system under test contradicts itself: {problem}")
-    return sut
 
 
 def _check_outside_benches(kept: Path | None) -> None:

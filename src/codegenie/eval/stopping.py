@@ -67,9 +67,12 @@ class _Switch:
             # Ending a process tree takes a moment. The slot is not free before this is over.
             return await work
         except asyncio.CancelledError:
-            ours = task not in self._working
-            if (task.uncancel() if ours else task.cancelling()) > 0:
-                raise  # another task has cancelled us too
+            cancelled_by_switch = task not in self._working
+            others = task.uncancel() if cancelled_by_switch else task.cancelling()
+            cancelled_by_others = others > 0
+            if cancelled_by_others:
+                raise
+            # Only the switch has cancelled the work; or the work has cancelled itself, which also ends it.
             return None
         finally:
             self._working.discard(task)

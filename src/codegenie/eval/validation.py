@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from codegenie.eval.breakdown import banned_part
-from codegenie.eval.decoding import decode_json
+from codegenie.eval.decoding import decode_json, unquoted
 from codegenie.eval.errors import DecodingRefused
 from codegenie.eval.evidence import Answer, answer_weight
 from codegenie.eval.limits import LIMITS
@@ -109,15 +109,6 @@ def _exit_detail(exit_code: int, stderr: bytes, redactor: Redactor) -> str:
     if limit is not None:
         return f"resource_limit:{limit}"
     return one_line(f"exit:{exit_code}: {last}") if last else f"exit:{exit_code}"
-
-
-def unquoted(refusal: DecodingRefused) -> str:
-    """Say why bytes were refused, without the shortened key that the message quotes.
-
-    Half a secret is not recognised as a secret, so a text must be redacted before it is cut.
-    """
-    what, key, _ = refusal.message.partition(": key ")
-    return f"{what}: a key appears twice" if key else what
 
 
 def _first_problem(error: ValidationError, redactor: Redactor) -> str:

@@ -8,21 +8,22 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from codegenie.eval.bench.copies import CaseSnapshots
-from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
+from codegenie.eval.bench.loading import BenchRoot
 from codegenie.eval.errors import (
     BenchCaseDigestMismatch,
     BenchInvalid,
     HarnessFailure,
     NotMeasured,
     SettingsInvalid,
-    TaskClassNotFound,
 )
 from codegenie.eval.evidence import Answer, TrialEvidence, was_judged
+from codegenie.eval.gate.deciding import bench_on_disk
+from codegenie.eval.gate.evidence import BenchOnDisk
 from codegenie.eval.isolation.rubric_runner import rubric_runner
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.chain import broken, record_name
 from codegenie.eval.log.reading import VerifiedLog, expect_head
-from codegenie.eval.log.records import RunFinished, RunStarted
+from codegenie.eval.log.records import RunFinished
 from codegenie.eval.log.runs import RunEntry
 from codegenie.eval.models import BenchCase, IsolationClass, TaskClass
 from codegenie.eval.planning import answer_room
@@ -34,40 +35,6 @@ from codegenie.eval.validation import bounded, judge
 
 RootsOf = Callable[[str], BenchRoot]
 """Returns the bench roots in which to look for a task class."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Bench:
-    task_class: TaskClass
-    cases: dict[str, BenchCase]
-
-    def measured_by(self, started: RunStarted) -> bool:
-        """Say whether a run judged exactly these cases by exactly these rules."""
-        return (
-            started.rubric_digest == self.task_class.rubric_digest
-            and started.taxonomy_digest == self.task_class.taxonomy_digest
-            and all(
-                case.case_id in self.cases and case.digest == self.cases[case.case_id].digest
-                for case in started.cases
-            )
-        )
-
-    def contradiction(self, started: RunStarted) -> str | None:
-        """Say where a start contradicts the bench on disk about cases that have the same digest.
-
-        A family decides what a unit is, so a forged family makes a better bound out of honest answers.
-        """
-        for case in started.cases:
-            here = self.cases.get(case.case_id)
-            if here is not None and here.digest == case.digest and here != case:
-                return f"case {case.case_id} has this digest, but the bench describes it differently"
-        rules = self.task_class
-        severities = {code: spec.severity for code, spec in rules.taxonomy.items()}
-        if started.taxonomy_digest == rules.taxonomy_digest and (
-            dict(started.severities) != severities or started.breakdown_keys != rules.breakdown_keys
-        ):
-            return "the taxonomy with this digest has other severities or keys"
-        return None
 
 
 Kind = Literal["differs", "nondeterministic"]
@@ -134,7 +101,7 @@ class Verification:
     rescored_in: IsolationClass | None = None
     other_classes: dict[str, IsolationClass] = field(default_factory=dict)
     differences: list[tuple[RunEntry, Difference]] = field(default_factory=list)
-    benches: dict[str, _Bench] = field(default_factory=dict)
+    benches: dict[str, BenchOnDisk] = field(default_factory=dict)
 
     @property
     def not_checked(self) -> list[str]:
@@ -184,25 +151,23 @@ class Verification:
 
     def _check_bench(self, name: str, roots_of: RootsOf) -> None:
         try:
-            task_class = load_task_class(name, bench_root=roots_of(name))
-            cases, _ = load_cases(task_class, lambda _case_id: True)
-        except TaskClassNotFound:
-            self.benches_missing.append(name)
-            return
+            bench = bench_on_disk(name, roots_of(name))
         except (BenchInvalid, HarnessFailure) as refusal:
             self.benches_invalid[name] = str(refusal)
             return
         except BenchCaseDigestMismatch as stale:
             self.benches_stale[name] = stale
             return
-        bench = _Bench(task_class, {case.case_id: case for case in cases})
+        if bench is None:
+            self.benches_missing.append(name)
+            return
         self.benches[name] = bench
         newest = next(self.log.history.of_class(name))
         started = self.log.started(newest)
         problem = bench.contradiction(started)
         if problem is not None:
             raise broken(record_name(newest.started_index), problem)
-        if not bench.measured_by(started):
+        if not bench.still_judges(started):
             self.benches_changed.append(name)
 
     async def rescore(self, isolation: str = "auto") -> None:
@@ -231,9 +196,9 @@ class Verification:
                 with closing(CaseSnapshots(bench.task_class, directory)) as store:
                     await self._judge_again(entry, judged, bench, store, rubrics)
 
-    def _bench_of(self, entry: RunEntry) -> _Bench | None:
+    def _bench_of(self, entry: RunEntry) -> BenchOnDisk | None:
         bench = self.benches.get(entry.task_class)
-        return bench if bench is not None and bench.measured_by(self.log.started(entry)) else None
+        return bench if bench is not None and bench.still_judges(self.log.started(entry)) else None
 
     def _note_class(self, entry: RunEntry, finished: RunFinished) -> None:
         if finished.report.isolation_class != self.rescored_in:
@@ -243,13 +208,14 @@ class Verification:
         self,
         entry: RunEntry,
         judged: list[TrialEvidence],
-        bench: _Bench,
+        bench: BenchOnDisk,
         store: CaseStore,
         rubrics: RubricRunner,
     ) -> None:
         started = self.log.started(entry)
         room = answer_room(len(started.cases), started.trials)
-        rescorer = Rescorer(bench.task_class, bench.cases, store, rubrics, Redactor(os.environ), room)
+        cases = {case.case_id: case for case in bench.cases}
+        rescorer = Rescorer(bench.task_class, cases, store, rubrics, Redactor(os.environ), room)
         async for difference in rescorer.differences(self._outputs(judged)):
             self.differences.append((entry, difference))
 

@@ -302,7 +302,7 @@ def kills_its_parent_and_leaves_a_daemon() -> None:
     import time
 
     emit_perfect()
-    keeper = os.getppid()
+    supervisor = os.getppid()
     if os.fork() == 0:
         os.setsid()
         if os.fork():
@@ -312,7 +312,7 @@ def kills_its_parent_and_leaves_a_daemon() -> None:
                 file.write(b".")
                 time.sleep(0.01)
                 if beat == 20:
-                    os.kill(keeper, signal.SIGKILL)
+                    os.kill(supervisor, signal.SIGKILL)
         os._exit(0)
     time.sleep(60)
 
@@ -323,9 +323,9 @@ def stops_its_parent() -> None:
     import time
 
     emit_perfect()
-    keeper = os.getppid()
+    supervisor = os.getppid()
     for _ in range(2_000):
-        os.kill(keeper, signal.SIGSTOP)
+        os.kill(supervisor, signal.SIGSTOP)
         time.sleep(0.01)
 
 

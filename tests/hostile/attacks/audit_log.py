@@ -371,9 +371,9 @@ def judged_after(room: Path, meanwhile: Callable[[Path], object]) -> Outcome:
     log = logged(room, bad(), cases=units(), policy_digest=policy.digest)
     found = verified(log)
     meanwhile(record_files(log)[-1])
-    keeper = Gatekeeper(found, policy, room / "bench", SystemClock())
+    gatekeeper = Gatekeeper(found, policy, room / "bench", SystemClock())
     verdicts: list[str] = []
-    met = refused(lambda: verdicts.append(keeper.judge(found.find("latest"), "bronze").verdict))
+    met = refused(lambda: verdicts.append(gatekeeper.judge(found.find("latest"), "bronze").verdict))
     return Outcome(met, "the bad run is sufficient" if verdicts == ["sufficient"] else None)
 
 

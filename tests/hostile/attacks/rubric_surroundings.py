@@ -46,11 +46,11 @@ def supervisor_asked_whether_it_is_there(room: Path) -> Outcome:
 @attack("supervisor_killed_over_a_daemon")
 def supervisor_killed_over_a_daemon(room: Path) -> Outcome:
     kills = f"""\
-keeper = os.getppid()
+supervisor = os.getppid()
 if os.fork():
     while not os.path.exists({str(room / "beats")!r}):
         time.sleep(0.01)
-    os.kill(keeper, signal.SIGKILL)
+    os.kill(supervisor, signal.SIGKILL)
     time.sleep(6)
 """
     report = run_hostile(room, perfect_and(kills + daemon(room / "beats")))
@@ -107,9 +107,9 @@ def own_group_addressed(room: Path) -> Outcome:
 
 _STARVES = """\
 import resource
-keeper = os.getppid()
-resource.prlimit(keeper, resource.RLIMIT_FSIZE, (4, 4))
-os.setpriority(os.PRIO_PROCESS, keeper, 19)
+supervisor = os.getppid()
+resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (4, 4))
+os.setpriority(os.PRIO_PROCESS, supervisor, 19)
 """
 
 

@@ -323,7 +323,7 @@ with open(sys.argv[1], "ab", buffering=0) as file:
         file.write(b".")
         time.sleep(0.01)
 """
-    keeper = os.getppid()
+    supervisor = os.getppid()
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -334,7 +334,7 @@ with open(sys.argv[1], "ab", buffering=0) as file:
         os._exit(0)
     while not os.path.exists(plan["beats"]):
         time.sleep(0.01)
-    os.kill(keeper, signal.SIGKILL)
+    os.kill(supervisor, signal.SIGKILL)
     time.sleep(5)
     return "left"
 

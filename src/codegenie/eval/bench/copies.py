@@ -14,7 +14,8 @@ from codegenie.eval.errors import BenchCaseDigestMismatch, HarnessFailure
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.system.child_files import stream_file
-from codegenie.eval.system.files import FoundFile, UnsafeTree, walk_files, write_private
+from codegenie.eval.system.file_writing import write_private
+from codegenie.eval.system.files import FoundFile, UnsafeTree, walk_files
 from codegenie.eval.system.packed_tree import Packer, packed
 from codegenie.eval.system.removal import Sweeper, Unfinished, for_entries, remove_tree
 
@@ -131,7 +132,7 @@ class CaseSnapshots:
         with _typed_failure("copy a case"):
             for part in parts:
                 os.mkdir(f"{target}/{part}", 0o700)
-            self._hashed(case, lambda found, hasher: _copy_file(found, hasher, _below(target, found, parts)))
+            self._hashed(case, _CaseCopier(target, parts))
 
     def _hashed(self, case: BenchCase, take: Callable[[FoundFile, TreeHasher], None]) -> None:
         """Pass every file of a case to `take`, which hashes it. Refuse a case that is not the planned one."""
@@ -143,6 +144,27 @@ class CaseSnapshots:
             raise BenchCaseDigestMismatch(case.case_id, case.digest, f"(unreadable: {unsafe})") from None
         if hasher.hexdigest() != case.digest:
             raise BenchCaseDigestMismatch(case.case_id, case.digest, hasher.hexdigest())
+
+
+class _CaseCopier:
+    """Copies the files in certain parts of a case, whose directories exist, and hashes all of its files."""
+
+    def __init__(self, target: str, parts: tuple[str, ...]) -> None:
+        self._target = target
+        self._parts = parts
+        self._made = {part.rstrip("/") for part in parts}
+
+    def __call__(self, found: FoundFile, hasher: TreeHasher) -> None:
+        if not found.path.startswith(self._parts):
+            _hash_file(found, hasher)
+            return
+        for folder in _folders(found.path):
+            if folder not in self._made:
+                self._made.add(folder)
+                os.mkdir(f"{self._target}/{folder}", 0o700)
+        hasher.begin(found.path, found.size, executable=found.executable)
+        chunks = _hashed(found, hasher)
+        write_private(f"{self._target}/{found.path}", chunks, executable=found.executable)
 
 
 class _CasePacker:
@@ -157,7 +179,7 @@ class _CasePacker:
 
     def __call__(self, found: FoundFile, hasher: TreeHasher) -> None:
         if not found.path.startswith(self._parts):
-            _copy_file(found, hasher, None)
+            _hash_file(found, hasher)
             return
         for folder in _folders(found.path):
             if folder not in self._made:
@@ -168,38 +190,16 @@ class _CasePacker:
         self._packer.file(found.path, found.size, chunks, executable=found.executable)
 
 
-def _below(target: str, found: FoundFile, parts: tuple[str, ...]) -> str | None:
-    return f"{target}/{found.path}" if found.path.startswith(parts) else None
-
-
 def _folders(path: str) -> Iterator[str]:
     """Name the directories above a relative path, outermost first."""
     parts = path.split("/")[:-1]
     return ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
 
 
-def _copy_file(found: FoundFile, hasher: TreeHasher, target: str | None) -> None:
-    """Hash one file. If it has a target, write the bytes that were hashed to it."""
+def _hash_file(found: FoundFile, hasher: TreeHasher) -> None:
     hasher.begin(found.path, found.size, executable=found.executable)
-    if target is None:
-        for chunk in found.chunks():
-            hasher.content(chunk)
-        return
-    try:
-        write_private(target, _hashed(found, hasher), executable=found.executable)
-    except FileNotFoundError:
-        # Only the first file of a deeper directory fails here, and nothing of it was read yet.
-        _make_directory(os.path.dirname(target))
-        write_private(target, _hashed(found, hasher), executable=found.executable)
-
-
-def _make_directory(path: str) -> None:
-    """Make a directory and its missing parents, all with mode 0700 (`os.makedirs` sets only the last one)."""
-    try:
-        os.mkdir(path, 0o700)
-    except FileNotFoundError:
-        _make_directory(os.path.dirname(path))
-        os.mkdir(path, 0o700)
+    for chunk in found.chunks():
+        hasher.content(chunk)
 
 
 def _hashed(found: FoundFile, hasher: TreeHasher) -> Iterator[bytes]:

@@ -39,7 +39,7 @@ from codegenie.eval.system.files import (
     Refusal,
     UnsafeTree,
     entry_kinds,
-    open_directory,
+    opened_directory,
     read_plain_file,
     stop_at,
     walk_files,
@@ -119,12 +119,8 @@ def task_class_names(bench_root: BenchRoot) -> tuple[str, ...]:
 def load_task_class(name: str, *, bench_root: BenchRoot = "bench") -> TaskClass:
     """Load one bench without running it. Raises a BenchInvalid that names file and line if it is refused."""
     directory = _find(name, bench_roots(bench_root))
-    with typed_refusals(directory):
-        descriptor = open_directory(directory)
-        try:
-            return _read_task_class(name, directory, descriptor)
-        finally:
-            os.close(descriptor)
+    with typed_refusals(directory), opened_directory(directory) as descriptor:
+        return _read_task_class(name, directory, descriptor)
 
 
 def _find(name: str, roots: tuple[Path, ...]) -> Path:
@@ -227,11 +223,8 @@ def python_sources(files: Iterable[tuple[str, bytes]]) -> tuple[tuple[str, bytes
 
 def case_directories(cases: Path) -> list[str]:
     """Name the cases of a bench, in order. Raises BenchInvalid if there are other entries among them."""
-    descriptor = open_directory(cases)
-    try:
+    with opened_directory(cases) as descriptor:
         kinds = entry_kinds(descriptor, LIMITS.cases + 1)
-    finally:
-        os.close(descriptor)
     kinds.pop("digests.yaml", None)
     _raise_first(case_entry_problems(kinds), cases)
     return sorted(kinds)
@@ -259,11 +252,8 @@ def count_cases(task_class: TaskClass) -> int:
 def read_manifest(cases: Path) -> dict[str, str]:
     """Return case id to digest, without the prefix. Raises DigestManifestInvalid if it cannot be read."""
     where = f"{cases}/digests.yaml"
-    descriptor = open_directory(cases)
-    try:
+    with opened_directory(cases) as descriptor:
         raw = read_plain_file(descriptor, "digests.yaml", LIMITS.digests_bytes)
-    finally:
-        os.close(descriptor)
     if raw is None:
         raise DigestManifestInvalid("cases/digests.yaml is missing", where=where, hint=_WRITE_DIGESTS)
     try:
@@ -280,7 +270,7 @@ def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tu
         directories = case_directories(cases)
         manifest = read_manifest(cases)
         _check_bijection(directories, manifest, cases)
-        names = frozenset(directories)
+        listed = _ListedCases(task_class.name, cases, frozenset(directories), manifest)
         loaded = []
         size = 0
         for case_id in filter(wanted, directories):
@@ -289,7 +279,7 @@ def load_cases(task_class: TaskClass, wanted: Callable[[str], bool]) -> tuple[tu
             # Each case has a cap of its own, but sparse files in all of them would be hashed for hours.
             if size > LIMITS.bench_bytes:
                 raise BenchInvalid(f"the cases hold more than {LIMITS.bench_bytes} bytes", where=str(cases))
-            loaded.append(_load_case(task_class.name, case_id, (names, manifest[case_id]), (cases, tree)))
+            loaded.append(listed.case(case_id, tree))
     return tuple(loaded), len(directories)
 
 
@@ -378,18 +368,24 @@ def _feed(found: FoundFile, hashers: tuple[TreeHasher, ...], *, whole: bool) -> 
     return chunk
 
 
-def _load_case(
-    task_class: str, case_id: str, known: tuple[frozenset[str], str], read: tuple[Path, CaseTree]
-) -> BenchCase:
-    (ids, expected), (cases, tree) = known, read
-    if tree.digest != expected:
-        mismatch = BenchCaseDigestMismatch(case_id, expected, tree.digest)
-        mismatch.hint = tree.hint or mismatch.hint
-        raise mismatch
-    head = CaseHead(tree.head, tree.digest, tree.input_digest)
-    try:
-        case = inspect_case(head, task_class, case_id, ids).or_refuse()
-    except BenchCaseLoadError as error:
-        error.where = f"{cases}/{case_id}/{error.where}"
-        raise
-    return case
+@dataclass(frozen=True, slots=True)
+class _ListedCases:
+    """What the bench says about its cases as a whole, by which each of them is checked."""
+
+    task_class: str
+    directory: Path
+    ids: frozenset[str]
+    digests: Mapping[str, str]
+
+    def case(self, case_id: str, tree: CaseTree) -> BenchCase:
+        expected = self.digests[case_id]
+        if tree.digest != expected:
+            mismatch = BenchCaseDigestMismatch(case_id, expected, tree.digest)
+            mismatch.hint = tree.hint or mismatch.hint
+            raise mismatch
+        head = CaseHead(tree.head, tree.digest, tree.input_digest)
+        try:
+            return inspect_case(head, self.task_class, case_id, self.ids).or_refuse()
+        except BenchCaseLoadError as error:
+            error.where = f"{self.directory}/{case_id}/{error.where}"
+            raise

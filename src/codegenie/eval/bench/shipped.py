@@ -15,7 +15,7 @@ from typing import Self
 from codegenie.eval.bench.loading import BenchRoot, bench_roots, task_class_names
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.planning import DEFAULT_BENCH_ROOT
-from codegenie.eval.system.files import write_private
+from codegenie.eval.system.file_writing import write_private
 from codegenie.eval.system.run_directory import run_directory
 
 _PACKAGE = Path(__file__).parents[1]

@@ -59,8 +59,8 @@ class _Stage:
             click.echo("codegenie: interrupted", err=True)
             raise click.exceptions.Exit(signal_code)
         log = verify_log(self.log, SystemClock())
-        keeper = Gatekeeper(log, self.policy, self.bench_root, SystemClock())
-        return recorded.report, keeper.judge(log.find(recorded.report.run_id), _TIER)
+        gatekeeper = Gatekeeper(log, self.policy, self.bench_root, SystemClock())
+        return recorded.report, gatekeeper.judge(log.find(recorded.report.run_id), _TIER)
 
     def refused_case(self) -> IntegrityError:
         """Change the withdrawn release in one expected answer, and return the refusal."""

@@ -14,7 +14,6 @@ from codegenie.eval.cli.settings import bench_root_option, json_option
 from codegenie.eval.errors import (
     BenchCaseDigestMismatch,
     DigestManifestInvalid,
-    HarnessFailure,
     SettingsInvalid,
 )
 
@@ -49,10 +48,7 @@ def _statuses(task_class: str, benches: Benches, *, write: bool) -> tuple[CaseDi
     loaded = load_task_class(task_class, bench_root=benches.roots_of(task_class))
     statuses = digest_statuses(loaded)
     if write:
-        try:
-            write_digests(loaded, statuses)
-        except OSError as error:
-            raise HarnessFailure(f"cannot write the digests: {error}") from None
+        write_digests(loaded, statuses)
     return statuses
 
 

@@ -11,8 +11,8 @@ import click
 from codegenie.eval.bench.loading import BenchRoot
 from codegenie.eval.bench.shipped import Benches
 from codegenie.eval.log.bundle import opened_log
-from codegenie.eval.runner import resolved
 from codegenie.eval.sanitising import printable
+from codegenie.eval.system.folders import resolved
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 

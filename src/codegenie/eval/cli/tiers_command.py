@@ -11,7 +11,7 @@ from codegenie.eval.cli.settings import json_option, tiers_option
 from codegenie.eval.errors import HarnessFailure, TierConfigInvalid
 from codegenie.eval.gate.deciding import load_policy
 from codegenie.eval.gate.policy import FIRST_POLICY, TierPolicy
-from codegenie.eval.system.files import written_beside
+from codegenie.eval.system.file_writing import written_beside
 from codegenie.eval.wording import counted
 
 

@@ -1,19 +1,18 @@
 """The rules for the cases of a task class: names, case.toml, files and digests."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from codegenie.eval.bench.grammar import CaseHead, digest_lines, inspect_case, inspect_digests
 from codegenie.eval.bench.loading import Misplaced, case_entry_problems, scan_case_tree
-from codegenie.eval.errors import BenchCaseLoadError
+from codegenie.eval.errors import BenchCaseLoadError, BenchInvalid
 from codegenie.eval.fence.directory_rules import inspect_accidents, inspect_bits, inspect_case_path
 from codegenie.eval.fence.findings import Notes, Spot, shown_name
 from codegenie.eval.fence.text_rules import inspect_text
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase
-from codegenie.eval.system.files import FoundFile, UnsafeTree, entry_kinds, open_directory, read_plain_file
+from codegenie.eval.system.files import FoundFile, UnsafeTree, entry_kinds, opened_directory, read_plain_file
 
 _DIGESTS = "cases/digests.yaml"
 _LFS = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
@@ -64,10 +63,8 @@ class CaseInspector:
             return NO_CASES
         wrong = dict(case_entry_problems(kinds))
         for name, problem in wrong.items():
-            is_name = isinstance(problem, BenchCaseLoadError)
-            rule = "F050" if is_name else {None: "F040", "other": "F003"}.get(kinds.get(name), "F002")
             path = "/".join(filter(None, ("cases", shown_name(name))))
-            self._notes.add(rule, path, problem.message, problem.hint)
+            self._notes.add(_rule_against(problem, kinds.get(name)), path, problem.message, problem.hint)
         ids = frozenset(kinds.keys() - wrong.keys())
         seen = {case_id: self._inspect_case(case_id, ids) for case_id in sorted(ids)}
         inspect_accidents(self._notes, self._accidents)
@@ -76,11 +73,8 @@ class CaseInspector:
         return SeenCases(seen, manifest, executable, misnamed)
 
     def _kinds(self) -> dict[str, str]:
-        descriptor = open_directory(self._cases)
-        try:
+        with opened_directory(self._cases) as descriptor:
             kinds = entry_kinds(descriptor, LIMITS.cases + 1)
-        finally:
-            os.close(descriptor)
         kinds.pop("digests.yaml", None)
         return kinds
 
@@ -145,12 +139,9 @@ class CaseInspector:
         return (None if reading.problems else manifest), ((_DIGESTS,) if executable else ())
 
     def _read_manifest(self) -> tuple[bytes | None, bool]:
-        descriptor = open_directory(self._cases)
-        try:
+        with opened_directory(self._cases) as descriptor:
             raw = read_plain_file(descriptor, "digests.yaml", LIMITS.digests_bytes)
             return raw, inspect_bits(self._notes, descriptor, "digests.yaml", _DIGESTS)
-        finally:
-            os.close(descriptor)
 
     def _compare(
         self, seen: Mapping[str, SeenCase], manifest: Mapping[str, str], raw: bytes, *, whole: bool
@@ -170,3 +161,12 @@ class CaseInspector:
             elif entry is not None:
                 message = f"case {case_id!r} has changed: its digest is {digest}, not {entry}"
                 self._notes.add("F061", spot, message)
+
+
+def _rule_against(problem: BenchInvalid, kind: str | None) -> str:
+    """Return the rule that an entry of this kind among the cases breaks; no kind means that it is missing."""
+    if isinstance(problem, BenchCaseLoadError):
+        return "F050"
+    if kind is None:
+        return "F040"
+    return "F003" if kind == "other" else "F002"

@@ -9,10 +9,10 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from codegenie.eval.canonical import DIGEST_PREFIX
+from codegenie.eval.bench.digest_list import replace_digests
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.fence.linting import ClassReport
-from codegenie.eval.system.files import UnsafeTree, open_directory, open_plain_file, replace_file_in
+from codegenie.eval.system.files import UnsafeTree, open_directory, open_plain_file
 
 _EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
@@ -26,7 +26,7 @@ def _fix_class(report: ClassReport) -> Iterator[str]:
     try:
         for path in report.executable:
             yield from _take_bits(report, path)
-        yield from _write_digests(report)
+        yield from _renew_digests(report)
     except UnsafeTree as unsafe:
         raise HarnessFailure(f"not fixed: {unsafe}", where=str(report.directory)) from None
     except OSError as error:
@@ -54,7 +54,7 @@ def _take_bits(report: ClassReport, path: str) -> Iterator[str]:
     yield f"{_shown(report, path)}: is no longer executable"
 
 
-def _write_digests(report: ClassReport) -> Iterator[str]:
+def _renew_digests(report: ClassReport) -> Iterator[str]:
     """Write the digests of sound cases. An unsound case keeps its entry; entries without a case go."""
     before, cases = report.seen.manifest, report.seen.cases
     if before is None or not cases:
@@ -66,9 +66,8 @@ def _write_digests(report: ClassReport) -> Iterator[str]:
     kept = {case_id: digest for case_id, digest in after.items() if digest}
     if kept == dict(before):
         return
-    lines = "".join(f"{case_id}: {DIGEST_PREFIX}{digest}\n" for case_id, digest in kept.items())
     with _folder(report, ["cases"]) as folder:
-        replace_file_in(folder, "digests.yaml", lines.encode())
+        replace_digests(folder, kept)
     where = _shown(report, "cases/digests.yaml")
     for case_id in sorted(kept.keys() | before.keys()):
         old, new = before.get(case_id), kept.get(case_id)

@@ -1,8 +1,7 @@
 """Check one or several task classes and return findings. All files are read, and none is run."""
 
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from codegenie.eval.fence.text_rules import inspect_text, is_plain_text
 from codegenie.eval.fence.tier_rules import inspect_counts, inspect_tiers
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.system.compiling import source_problems
-from codegenie.eval.system.files import UnsafeTree, entry_kinds, open_directory, read_plain_file, walk_files
+from codegenie.eval.system.files import UnsafeTree, entry_kinds, opened_directory, read_plain_file, walk_files
 
 _FILES = {
     "registration.py": LIMITS.python_bytes,
@@ -36,6 +35,8 @@ _FILES = {
     "README.md": LIMITS.rubric_tree.file_bytes,
 }
 _MUST_BE_TEXT = {"rubric.py", "README.md"}
+# Problems that have a rule of their own, whatever the file. All others break the form of their file.
+_RULE_OF_TOPIC: Mapping[str, str] = {"banned_word": "F021", "runner_code": "F031"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +118,12 @@ class _ClassInspector:
 
     def inspect(self) -> SeenCases:
         try:
-            descriptor = open_directory(self._directory)
+            with opened_directory(self._directory) as descriptor:
+                kinds = entry_kinds(descriptor, LIMITS.class_entries)
+                return self._inspect(descriptor, kinds)
         except UnsafeTree as unsafe:
             self._notes.add_unsafe(unsafe, "")
             return NO_CASES
-        try:
-            kinds = entry_kinds(descriptor, LIMITS.class_entries)
-            return self._inspect(descriptor, kinds)
-        except UnsafeTree as unsafe:
-            self._notes.add_unsafe(unsafe, "")
-            return NO_CASES
-        finally:
-            os.close(descriptor)
 
     def _inspect(self, descriptor: int, kinds: dict[str, str]) -> SeenCases:
         if not is_class_name(self._name):
@@ -166,17 +161,17 @@ class _ClassInspector:
         if (raw := files.get("registration.py")) is not None:
             registration = inspect_registration(raw, self._name)
             minimums = registration.value or {}
-            self._add_all(registration.problems, "F010", "F010")
+            self._add_all(registration.problems, "F010")
         if (raw := files.get("breakdown_keys.py")) is not None:
-            self._add_all(inspect_breakdown_keys(raw).problems, "F020", "F021")
+            self._add_all(inspect_breakdown_keys(raw).problems, "F020")
         if (raw := files.get("failure_modes.yaml")) is not None:
-            self._add_all(inspect_taxonomy(raw).problems, "F030", "F031")
+            self._add_all(inspect_taxonomy(raw).problems, "F030")
         return minimums
 
-    def _add_all(self, problems: Sequence[Problem], form: str, promise: str) -> None:
+    def _add_all(self, problems: Sequence[Problem], form: str) -> None:
+        """Add problems of one file: by the rule of their topic, or by the rule about the form of the file."""
         for problem in problems:
-            kept = problem.topic in {"banned_word", "runner_code"}
-            self._notes.add_problem(promise if kept else form, problem)
+            self._notes.add_problem(_RULE_OF_TOPIC.get(problem.topic, form), problem)
 
     def _inspect_sources(self, files: Sequence[tuple[str, bytes]]) -> None:
         # A file that is not text, or that declares another encoding, already has a finding.

@@ -11,7 +11,7 @@ from codegenie.eval.errors import TaskClassNotFound
 from codegenie.eval.fence.findings import shown_path
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IDENTIFIER_PATTERN
-from codegenie.eval.system.files import UnsafeTree, entry_kinds, open_directory
+from codegenie.eval.system.files import UnsafeTree, entry_kinds, opened_directory
 
 # Any one of them marks a class, so a pull request that removes the others does not hide the class.
 _MARKS = ("registration.py", "rubric.py", "breakdown_keys.py", "failure_modes.yaml", "cases/digests.yaml")
@@ -116,11 +116,8 @@ def _existing(given: str | Path, here: str) -> Path:
 
 def _root(path: Path, here: str) -> Target:
     try:
-        descriptor = open_directory(path)
-        try:
+        with opened_directory(path) as descriptor:
             kinds = entry_kinds(descriptor, LIMITS.cases)
-        finally:
-            os.close(descriptor)
     except UnsafeTree as unsafe:
         raise TaskClassNotFound(f"the bench root {unsafe.problem}", where=str(path)) from None
     return Target(path, _shown(path, here), kinds)

@@ -40,14 +40,7 @@ def bench_on_disk(task_class: str, bench_root: BenchRoot) -> BenchOnDisk | None:
     except TaskClassNotFound:
         return None
     cases, _ = load_cases(loaded, lambda _case_id: True)
-    return BenchOnDisk(
-        cases=cases,
-        rubric_digest=loaded.rubric_digest,
-        taxonomy_digest=loaded.taxonomy_digest,
-        breakdown_keys=loaded.breakdown_keys,
-        severities={code: spec.severity for code, spec in loaded.taxonomy.items()},
-        minimums=loaded.min_cases_for_promotion,
-    )
+    return BenchOnDisk(loaded, cases)
 
 
 class Gatekeeper:

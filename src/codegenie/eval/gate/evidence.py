@@ -1,23 +1,30 @@
 """What the gate judges: what the verified log proves about one run, and the bench on disk as it is today."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.log.runs import Look
-from codegenie.eval.models import BenchCase, BenchRunReport, Severity
+from codegenie.eval.models import BenchCase, BenchRunReport, TaskClass
 
 
 @dataclass(frozen=True, slots=True)
 class BenchOnDisk:
-    """What the bench on disk says today about everything by which a run was judged."""
+    """A bench as it is on the disk today, to be compared with what the start of a run says about it."""
 
+    task_class: TaskClass
     cases: tuple[BenchCase, ...]
-    rubric_digest: str
-    taxonomy_digest: str
-    breakdown_keys: tuple[str, ...]
-    severities: Mapping[str, Severity]
-    minimums: Mapping[str, int]
+
+    def still_judges(self, started: RunStarted) -> bool:
+        """Say whether the cases of a run, and the rules by which it was judged, have the same digests.
+
+        Then its outputs can be judged again. A case that was added since does not matter to them.
+        """
+        digests = {case.case_id: case.digest for case in self.cases}
+        return (
+            self.task_class.rubric_digest == started.rubric_digest
+            and self.task_class.taxonomy_digest == started.taxonomy_digest
+            and all(digests.get(case.case_id) == case.digest for case in started.cases)
+        )
 
     def measured_by(self, started: RunStarted) -> bool:
         """Say whether a run measured exactly this bench.
@@ -30,13 +37,31 @@ class BenchOnDisk:
         whole = started.selection.kind == "all"
         cases = tuple(case for case in self.cases if whole or case.case_id in planned)
         return (
-            cases == started.cases
-            and self.rubric_digest == started.rubric_digest
-            and self.taxonomy_digest == started.taxonomy_digest
-            and self.breakdown_keys == started.breakdown_keys
-            and dict(self.severities) == dict(started.severities)
-            and dict(self.minimums) == dict(started.min_cases_for_promotion)
+            self.still_judges(started)
+            and cases == started.cases
+            and self._agrees_on_taxonomy(started)
+            and dict(self.task_class.min_cases_for_promotion) == dict(started.min_cases_for_promotion)
         )
+
+    def _agrees_on_taxonomy(self, started: RunStarted) -> bool:
+        severities = {code: spec.severity for code, spec in self.task_class.taxonomy.items()}
+        keys = self.task_class.breakdown_keys
+        return severities == dict(started.severities) and keys == started.breakdown_keys
+
+    def contradiction(self, started: RunStarted) -> str | None:
+        """Say where a start contradicts the bench about cases or a taxonomy that have the same digest.
+
+        A family decides what a unit is, so a forged family makes a better bound out of honest answers.
+        """
+        cases = {case.case_id: case for case in self.cases}
+        for case in started.cases:
+            here = cases.get(case.case_id)
+            if here is not None and here.digest == case.digest and here != case:
+                return f"case {case.case_id} has this digest, but the bench describes it differently"
+        same_taxonomy = started.taxonomy_digest == self.task_class.taxonomy_digest
+        if same_taxonomy and not self._agrees_on_taxonomy(started):
+            return "the taxonomy with this digest has other severities or keys"
+        return None
 
 
 @dataclass(frozen=True, slots=True)

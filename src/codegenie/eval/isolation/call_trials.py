@@ -15,7 +15,7 @@ from codegenie.eval.errors import DecodingRefused, IsolationNotProved
 from codegenie.eval.isolation.launchers import Launcher
 from codegenie.eval.isolation.machine import Machine
 from codegenie.eval.system.child_files import read_head, stream_file
-from codegenie.eval.system.supervisor import ProcessEnd
+from codegenie.eval.system.processes import ProcessEnd
 
 DOORS = {"old-door": ("SYS", "SEGV"), "x32": ("SYS",)}
 """The signal that ends a process which enters the kernel by another architecture; SEGV if the kernel does not

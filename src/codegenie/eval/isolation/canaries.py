@@ -22,9 +22,9 @@ from typing import Any
 
 from codegenie.eval.errors import IsolationNotProved
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.system.files import write_private
+from codegenie.eval.system.file_writing import write_private
+from codegenie.eval.system.processes import real_interpreter
 from codegenie.eval.system.removal import for_entries, remove_tree
-from codegenie.eval.system.supervisor import real_interpreter
 
 # Files that every user may read: if one is hidden, a permission is not the cause.
 _SYSTEM_FILES = ("/etc/passwd", "/etc/hosts", "/etc/os-release", "/proc/version")

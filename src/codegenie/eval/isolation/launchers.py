@@ -21,9 +21,11 @@ from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.ports import Room
 from codegenie.eval.system.child_files import stream_file
 from codegenie.eval.system.packed_tree import Packer, packed
+from codegenie.eval.system.processes import ProcessEnd, ProcessRequest, real_interpreter
+from codegenie.eval.system.removal import for_entries, remove_tree
 from codegenie.eval.system.scheduling import Processors
-from codegenie.eval.system.supervisor import ProcessEnd, ProcessRequest, real_interpreter
-from codegenie.eval.system.supervisor_pool import KeeperPool, keeper_pool
+from codegenie.eval.system.supervisor import Supervisor
+from codegenie.eval.system.supervisor_pool import SupervisorPool, plain_supervisors
 
 Streams = tuple[int, int, int]
 Watch = Callable[[int], None]
@@ -62,16 +64,23 @@ class PlainLauncher:
     isolation_class: IsolationClass = "subprocess"
     wants_parcel = False
     spawn: Spawn = "cold"
+    _patient = True
 
     def __init__(self, run_directory: Path) -> None:
         self._run_directory = run_directory
-        self._keepers = keeper_pool(run_directory, rubric_limits(), renounce_privileges=True)
+        self._supervisors = self._pool()
         self._argv = (real_interpreter(), *_ARGV)
         self._share: dict[str, int] = {}
 
+    def _pool(self) -> SupervisorPool[Supervisor]:
+        return plain_supervisors(self._run_directory, rubric_limits(), renounce_privileges=True)
+
+    def _limits(self, seconds: float) -> dict[str, int]:
+        return case_limits(seconds) | shared_tasks() | self._share
+
     async def open(self) -> None:
         """Start the first supervisor now: it removes the directory if the harness dies before any case."""
-        await self._keepers.open()
+        await self._supervisors.open()
 
     def divide(self, slots: int) -> None:
         """Give each of this many rubrics at once a share of the memory."""
@@ -82,7 +91,11 @@ class PlainLauncher:
         return directory_with(self._run_directory, files)
 
     async def launch(
-        self, room: Room, streams: Streams, seconds: float, watch: Watch | None = None
+        self,
+        room: Room,
+        streams: Streams,
+        seconds: float,
+        watch: Watch | None = None,  # noqa: ARG002 - no confinement is claimed, so nothing is inspected
     ) -> ProcessEnd:
         """Run it as a child of a supervisor."""
         directory = str(room)
@@ -92,16 +105,40 @@ class PlainLauncher:
             environment=rubric_environment(directory),
             streams=streams,
             seconds=seconds,
-            limits=case_limits(seconds) | shared_tasks() | self._share,
-            patient=True,
+            limits=self._limits(seconds),
+            patient=self._patient,
         )
-        del watch  # this class claims no confinement, so there is nothing to inspect
-        async with self._keepers.borrowed() as keeper:
-            return await keeper.run(request)
+        async with self._supervisors.borrowed() as supervisor:
+            return await supervisor.run(request)
 
     async def close(self) -> None:
         """End the supervisors."""
-        await self._keepers.close()
+        await self._supervisors.close()
+
+
+class Unconfined(PlainLauncher):
+    """The control of every proof: a plain child without limits that keeps its privileges.
+
+    The class `subprocess` cannot be the control: it has limits, and its children gain no privileges. A
+    canary that the control cannot reach proves nothing.
+    """
+
+    _patient = False
+
+    def _pool(self) -> SupervisorPool[Supervisor]:
+        return plain_supervisors(self._run_directory, {})
+
+    def _limits(self, seconds: float) -> dict[str, int]:  # noqa: ARG002 - the control has no limits
+        return {}
+
+    @contextmanager
+    def room(self, files: Sequence[tuple[str, bytes]]) -> Iterator[Room]:
+        """Give a directory with these files, and remove it afterwards."""
+        with directory_with(self._run_directory, files) as place:
+            try:
+                yield place
+            finally:
+                remove_tree(str(place), for_entries(64))
 
 
 class ConfinedLauncher:
@@ -113,7 +150,7 @@ class ConfinedLauncher:
         self.spawn: Spawn = spawn
         self._run_directory = run_directory
         self._guardian = Guardian(isolation_class, spawn, run_directory)
-        self._zygotes = KeeperPool(self._guardian.zygote, LIMITS.zygote_cases)
+        self._zygotes = SupervisorPool(self._guardian.zygote, LIMITS.zygote_cases)
         self._processors = Processors(1)
         self._share: dict[str, int] = {}
 

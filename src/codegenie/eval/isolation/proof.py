@@ -15,10 +15,9 @@ from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure, IsolationNotProved, IsolationUnavailable
 from codegenie.eval.isolation.call_trials import tried_calls
 from codegenie.eval.isolation.canaries import Canaries, planted
-from codegenie.eval.isolation.launchers import Launcher, open_launcher
+from codegenie.eval.isolation.launchers import Launcher, Unconfined, open_launcher
 from codegenie.eval.isolation.machine import Machine, lacks, proc_is_mounted, this_machine
 from codegenie.eval.isolation.outside_view import seen_from_outside
-from codegenie.eval.isolation.unconfined import Unconfined
 from codegenie.eval.isolation_proof import (
     CONTROLLED_PROBES,
     OPEN_PROBES,
@@ -29,7 +28,7 @@ from codegenie.eval.isolation_proof import (
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.sanitising import one_line
 from codegenie.eval.system.child_files import read_head, read_tail, stream_file
-from codegenie.eval.system.supervisor import ProcessEnd
+from codegenie.eval.system.processes import ProcessEnd
 
 STRONGEST_FIRST: tuple[IsolationClass, ...] = ("namespace", "landlock", "subprocess")
 
@@ -88,11 +87,15 @@ class _Probed:
         return {name: self.said.get(name, False) or self.witnessed.get(name, False) for name in self.said}
 
 
+def _ignore(_reason: str) -> None:
+    """Tell the reason to no caller."""
+
+
 async def strongest_proved(
     asked_for: str,
     spawn: Spawn,
     run_directory: Path,
-    told: Callable[[str], object] = str,
+    told: Callable[[str], object] = _ignore,
     machine: Machine | None = None,
 ) -> tuple[Launcher, IsolationProof]:
     """Return the launcher of the strongest class that was proved, or of the one that was asked for.

@@ -27,10 +27,11 @@ from codegenie.eval.isolation.machine import namespaces_are_switched_off
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, Spawn
 from codegenie.eval.system import protocol
+from codegenie.eval.system.processes import Handle, real_interpreter
 from codegenie.eval.system.protocol import line_of
 from codegenie.eval.system.scheduling import parent, process_numbers
-from codegenie.eval.system.supervisor import Handle, Keeper, real_interpreter
-from codegenie.eval.system.supervisor_pool import KeeperSettings, start_program
+from codegenie.eval.system.supervisor import Supervisor
+from codegenie.eval.system.supervisor_pool import SupervisorSettings, start_program
 
 _PROGRAM = Path(__file__).parent / "confinement" / "guardian_program.py"
 _DOCTOR = "run `codegenie eval doctor` for what is missing on this machine"
@@ -122,7 +123,7 @@ def _remedy(number: int | None) -> str:
     return "run again; the kernel has all that the class needs, so a weaker class is not used"
 
 
-class Zygote(Keeper):
+class Zygote(Supervisor):
     """The harness's side of one zygote."""
 
     def __init__(
@@ -133,9 +134,8 @@ class Zygote(Keeper):
         self._isolation_class = isolation_class
         self._processors: frozenset[int] = frozenset()
 
-    def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:
+    def refusal(self, answer: Mapping[str, Any], directory: str | None) -> EvalError:  # noqa: ARG002 - it has none
         """Return the error for a copy in which a step failed before any foreign code ran."""
-        del directory
         return _refusal(self._isolation_class, answer)
 
     def copies(self) -> list[int]:
@@ -189,7 +189,7 @@ class Guardian:
             # More than its copies may have: a zygote can still be made when they have used up their limit.
             "most_tasks": most_tasks(LIMITS.user_tasks_kept // 2),
             "program": {"interpreter": interpreter, "name": "rubric.py", "spawn": spawn},
-            "cleaner": KeeperSettings(None, rubric_limits()).command(),
+            "cleaner": SupervisorSettings(None, rubric_limits()).command(),
         }
         self._program = [interpreter, "-s", "-S", "-B", str(_PROGRAM)]
         self._settings = line_of(settings)

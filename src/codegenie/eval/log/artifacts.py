@@ -10,7 +10,8 @@ from blake3 import blake3
 
 from codegenie.eval.errors import ChainTamperDetected, HarnessFailure
 from codegenie.eval.limits import LIMITS, MIB
-from codegenie.eval.system.files import UnsafeTree, read_whole_file, replace_file, sync_path
+from codegenie.eval.system.file_writing import replace_file, sync_path
+from codegenie.eval.system.files import UnsafeTree, read_whole_file
 from codegenie.eval.system.folders import make_folder
 
 NOT_KEPT = "_not_kept"

@@ -26,11 +26,12 @@ from pydantic import TypeAdapter, ValidationError
 from codegenie.eval.aggregation import combine_trials, same_number, summarise
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
-from codegenie.eval.evidence import TrialEvidence, answer_problem, settled
+from codegenie.eval.evidence import TrialEvidence, answer_problem, score_of
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.records import (
     GENESIS,
     RECORD_OF_BODY,
+    RUN_FACTS,
     AbandonedRecord,
     AnyRecord,
     ExamRecord,
@@ -58,21 +59,6 @@ RECORD_BYTES = LIMITS.record_bytes
 # File names have eight digits, and so has the count in HEAD.
 MOST_RECORDS = 99_999_999
 _ADAPTER: TypeAdapter[AnyRecord] = TypeAdapter(AnyRecord)
-
-# What a finish repeats from its start. The report and the start must agree in all of it.
-_BOUND_FIELDS = (
-    "task_class",
-    "harness_version",
-    "sut",
-    "sut_identity_digest",
-    "rubric_digest",
-    "taxonomy_digest",
-    "case_set_digest",
-    "policy_digest",
-    "sut_boundary",
-    "selection",
-    "trials",
-)
 
 
 def record_name(index: int) -> str:
@@ -295,7 +281,7 @@ def check_bounds(file: str, started: RunStarted, record: FinishedRecord) -> None
 def _check_finish(file: str, started: RunStarted, record: FinishedRecord, *, bounds: bool) -> None:
     """Recompute the whole report from the stored answers (step 4)."""
     report = record.body.report
-    for name in _BOUND_FIELDS:
+    for name in RUN_FACTS:
         if getattr(report, name) != getattr(started, name):
             raise broken(file, f"{name} differs from the start of its run")
     if report.run_id != record.run_id or report.isolation_class != started.isolation.isolation_class:
@@ -348,7 +334,7 @@ def _recomputed(
         problem = answer_problem(trial.answer, started.severities, started.breakdown_keys)
         if problem:
             raise broken(file, f"case {trial.case_id}: {problem}")
-        scores.setdefault(trial.case_id, []).append(settled(trial))
+        scores.setdefault(trial.case_id, []).append(score_of(trial))
     return tuple((case_id, combine_trials(of_case)) for case_id, of_case in scores.items())
 
 

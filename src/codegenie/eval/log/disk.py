@@ -33,7 +33,8 @@ from codegenie.eval.log.records import FinishedRecord, LogRecord, record_pieces
 from codegenie.eval.log.runs import History
 from codegenie.eval.models import Record
 from codegenie.eval.ports import Clock
-from codegenie.eval.system.files import UnsafeTree, read_whole_file, replace_file, sync_path, written_beside
+from codegenie.eval.system.file_writing import replace_file, sync_path, written_beside
+from codegenie.eval.system.files import UnsafeTree, read_whole_file
 from codegenie.eval.system.folders import make_folder
 
 HEAD = "HEAD"

@@ -6,21 +6,19 @@ trial without a trace. The harness does not wait for the other lines. If one is 
 asked without an outcome.
 
 What one slot has measured and what it asks next share one fdatasync (0.14 ms instead of 0.3 ms each). While
-another slot is working, a thread waits for the disk (0.75 ms a case, a sixth of a run with zygotes).
+another slot is working, a thread waits for the disk (0.75 ms a case, a sixth of a run with zygotes). Both are
+the work of `group_commit`.
 
 Every line begins with a check, a hash that also covers the check of the line before. So a line that was
 removed or changed is noticed, and a measured trial cannot be measured again without a trace. Only an end that
 a crash tore is dropped. The first line ties the journal to one run and to all that decided that run.
 """
 
-import asyncio
 import contextlib
 import fcntl
 import os
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,15 +29,16 @@ from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure
 from codegenie.eval.evidence import TrialEvidence
+from codegenie.eval.log.group_commit import GroupCommit
 from codegenie.eval.models import Cost, Digest, Identifier, Record
-from codegenie.eval.system.files import UnsafeTree, read_descriptor, sync_path
+from codegenie.eval.system.file_writing import sync_path
+from codegenie.eval.system.files import UnsafeTree, read_descriptor
 from codegenie.eval.system.folders import make_folder
 
 _SCHEMA = "codegenie.eval.journal/2"
 _CHECK = 16
 _JOURNAL_BYTES = 1 << 31
 _HELD: set[int] = set()
-_Waiting = tuple[bytes, "asyncio.Future[None] | None"]
 
 
 class Asked(Record):
@@ -84,17 +83,12 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 class Journal:
     """An open, locked journal."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int, slots: int = 1) -> None:
         self._path = path
         self._descriptor = descriptor
-        self._waiting: list[_Waiting] = []
         self._check = b""
         self._hasher = blake3()
-        self._failure: HarnessFailure | None = None
-        # How many trials may run at once. If all of them wait for the disk, a thread gains nothing.
-        self.slots = 1
-        self._beside: ThreadPoolExecutor | None = None
-        self._syncing = False
+        self._commit = GroupCommit(descriptor, self._write, slots)
         # The lines that a dead run left; None if a line is missing or was changed.
         self.lines: tuple[JournalLine, ...] | None = ()
         _HELD.add(descriptor)
@@ -106,70 +100,18 @@ class Journal:
 
     async def append(self, line: bytes) -> None:
         """Write a line; return when it and all lines before it are on the disk. Raises HarnessFailure."""
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._add(line, written)
-        await written
+        try:
+            await self._commit.append(line)
+        except OSError as error:
+            raise _cannot_write(error, self._path.parent) from None
 
     def put(self, line: bytes) -> None:
         """Write a line without waiting for the disk. If that fails, the next `append` raises the failure."""
-        self._add(line, None)
+        self._commit.put(line)
 
     def note(self, line: bytes) -> None:
         """Write a line at once. The next sync covers it."""
-        if self._syncing or self._waiting:
-            self._waiting.append((line, None))
-        elif self._failure is None:
-            try:
-                self._write([line])
-            except OSError as error:
-                self._failure = _cannot_write(error, self._path.parent)
-
-    def _add(self, line: bytes, written: "asyncio.Future[None] | None") -> None:
-        if not self._waiting and not self._syncing:
-            loop = asyncio.get_running_loop()
-            # Flush two loop turns later, so that a slot which put a measurement can add what it asks next.
-            loop.call_soon(loop.call_soon, self._flush)
-        self._waiting.append((line, written))
-
-    def _flush(self) -> None:
-        """Write all waiting lines with one call and one sync."""
-        waiting, self._waiting = self._waiting, []
-        # After a full disk tore a line, nothing more is written: only a torn end can be dropped.
-        if self._failure is None and waiting:
-            try:
-                self._write([body for body, _ in waiting])
-                if sum(written is not None for _, written in waiting) < self.slots:
-                    self._sync_beside(waiting)
-                    return
-                os.fdatasync(self._descriptor)
-            except OSError as error:
-                self._failure = _cannot_write(error, self._path.parent)
-        self._settle(waiting)
-
-    def _sync_beside(self, waiting: list[_Waiting]) -> None:
-        """Wait for the disk in a thread. Lines that arrive meanwhile are written together afterwards."""
-        self._beside = self._beside or ThreadPoolExecutor(max_workers=1)
-        self._syncing = True
-        synced = asyncio.get_running_loop().run_in_executor(self._beside, os.fdatasync, self._descriptor)
-        synced.add_done_callback(partial(self._synced, waiting))
-
-    def _synced(self, waiting: list[_Waiting], synced: "asyncio.Future[None]") -> None:
-        self._syncing = False
-        error = None if synced.cancelled() else synced.exception()
-        if isinstance(error, OSError):
-            self._failure = _cannot_write(error, self._path.parent)
-        self._settle(waiting)
-        if self._waiting:
-            self._flush()
-
-    def _settle(self, waiting: list[_Waiting]) -> None:
-        for _, written in waiting:
-            if written is None or written.done():
-                continue
-            if self._failure is None:
-                written.set_result(None)
-            else:
-                written.set_exception(self._failure)
+        self._commit.note(line)
 
     def _write(self, bodies: list[bytes]) -> None:
         lines = []
@@ -207,24 +149,15 @@ class Journal:
 
     def close(self) -> None:
         """Release the lock and leave the journal for a resume."""
-        if self._beside is not None:
-            # Not while the thread still uses the descriptor: its number may soon belong to another file.
-            self._beside.shutdown()
+        self._commit.close()
         self.seal()
         _HELD.discard(self._descriptor)
         os.close(self._descriptor)
 
     def seal(self) -> str | None:
         """Write what still waits and return the hash of the journal; None if writing failed."""
-        waiting, self._waiting = self._waiting, []
-        try:
-            if waiting and self._failure is None:
-                self._write([body for body, _ in waiting])
-                os.fdatasync(self._descriptor)
-        except OSError as error:
-            self._failure = _cannot_write(error, self._path.parent)
-        self._settle(waiting)
-        return None if self._failure else self._hasher.hexdigest()
+        self._commit.finish()
+        return None if self._commit.failure else self._hasher.hexdigest()
 
     def content(self, limit: int) -> bytes | None:
         """Return the whole journal, to store it elsewhere; None if it is too large or cannot be read."""
@@ -240,10 +173,10 @@ class Journal:
         self.close()
 
 
-def start_journal(directory: Path, run_id: str, start: str) -> Journal:
+def start_journal(directory: Path, run_id: str, start: str, slots: int = 1) -> Journal:
     """Create and lock the journal of a new run. Raises HarnessFailure if it cannot be written.
 
-    `start` is the digest of everything that decides the run.
+    `start` is the digest of everything that decides the run, and `slots` is how many trials run at once.
     """
     path = directory / run_id
     try:
@@ -251,7 +184,7 @@ def start_journal(directory: Path, run_id: str, start: str) -> Journal:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _cannot_write(error, directory) from None
-    journal = Journal(path, descriptor)
+    journal = Journal(path, descriptor, slots)
     try:
         journal.begin(start)
         sync_path(directory)
@@ -269,7 +202,9 @@ def _cannot_write(error: OSError, where: Path) -> HarnessFailure:
     )
 
 
-def dead_journals(directory: Path, start: str, open_runs: Collection[str]) -> Iterator[Journal]:
+def dead_journals(
+    directory: Path, start: str, open_runs: Collection[str], slots: int = 1
+) -> Iterator[Journal]:
     """Lock, read and yield the journals of dead runs with this start, the newest first.
 
     Only a run that the log knows as started and not ended can be resumed. The last holder of the lock may
@@ -280,17 +215,17 @@ def dead_journals(directory: Path, start: str, open_runs: Collection[str]) -> It
     with contextlib.suppress(OSError):
         names = sorted(os.listdir(directory), reverse=True)
     for name in names:
-        journal = _taken_up(directory / name, start) if name in open_runs else None
+        journal = _taken_up(directory / name, start, slots) if name in open_runs else None
         if journal is not None:
             yield journal
 
 
-def _taken_up(path: Path, start: str) -> Journal | None:
+def _taken_up(path: Path, start: str, slots: int) -> Journal | None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    journal = Journal(path, descriptor)
+    journal = Journal(path, descriptor, slots)
     # Another process may be running it, or the file is not one that we wrote.
     with contextlib.suppress(OSError, UnsafeTree):
         if journal.take_up(start):

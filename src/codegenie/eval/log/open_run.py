@@ -25,8 +25,8 @@ from codegenie.eval.evidence import (
 from codegenie.eval.log.artifacts import LARGEST_ARTIFACT, NOT_KEPT, ArtifactStore, why_not_kept
 from codegenie.eval.log.disk import AuditLog
 from codegenie.eval.log.journal import Asked, Journal, JournalLine, Produced, dead_journals, start_journal
-from codegenie.eval.log.records import RunFinished, RunResumed, RunStarted, start_digest
-from codegenie.eval.models import BenchCase, BenchRunReport, FrozenMap
+from codegenie.eval.log.records import RUN_FACTS, RunFinished, RunResumed, RunStarted, start_digest
+from codegenie.eval.models import BenchCase, BenchRunReport, FrozenMap, RunHeader
 from codegenie.eval.ports import Clock
 
 _NAMED = 5
@@ -139,10 +139,6 @@ class RunRecord:
             notes.append(f"{named(self._unreturned)}: {UNRETURNED_WORDS}")
         return tuple(notes)
 
-    def shared_by(self, slots: int) -> None:
-        """Set how many trials run at once."""
-        self._journal.slots = slots
-
     @property
     def run_id(self) -> str:
         """Return the id that start, journal and finish share."""
@@ -222,6 +218,17 @@ class RunRecord:
         self._journal.discard()
         return head
 
+    def header(self, ended_at: dt.datetime) -> RunHeader:
+        """Return the header of the report: the facts of the start, and the times of the run."""
+        started = self._taken.started
+        return RunHeader(
+            **{name: getattr(started, name) for name in RUN_FACTS},
+            run_id=self.run_id,
+            isolation_class=started.isolation.isolation_class,
+            started_at=self.started_at,
+            ended_at=ended_at,
+        )
+
     def leave(self) -> None:
         """Close an unfinished run so that it can be resumed."""
         self._journal.close()
@@ -238,22 +245,25 @@ def _was_cancelled(evidence: TrialEvidence) -> bool:
     return any(mode.code == "sut.cancelled" for mode in evidence.answer.failure_modes)
 
 
-def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: bool) -> RunRecord:
+def begin_run(
+    started: RunStarted, directory: Path, clock: Clock, *, resume: bool, slots: int = 1
+) -> RunRecord:
     """Check the log, then resume a dead run with exactly this start, or begin a new one.
 
-    Raises ChainTamperDetected if the log fails verification, and HarnessFailure if it cannot be written.
+    `slots` is how many trials run at once. Raises ChainTamperDetected if the log fails verification, and
+    HarnessFailure if it cannot be written.
     """
     log = AuditLog(directory, clock)
     open_runs = log.open_runs()
     now = log.now()
-    record = _dead_run(log, started, open_runs) if resume else None
+    record = _dead_run(log, started, open_runs, slots) if resume else None
     if record is not None:
         body: RunResumed | RunStarted = RunResumed(
             finished_trials=len(record.known), interrupted_trials=record.interrupted_trials
         )
     else:
         run_id = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
-        journal = start_journal(directory / "journal", run_id, start_digest(started))
+        journal = start_journal(directory / "journal", run_id, start_digest(started), slots)
         record, body = RunRecord(log, journal, started, now), started
     try:
         log.append(body, record.run_id)
@@ -264,9 +274,11 @@ def begin_run(started: RunStarted, directory: Path, clock: Clock, *, resume: boo
     return record
 
 
-def _dead_run(log: AuditLog, started: RunStarted, open_runs: Mapping[str, dt.datetime]) -> RunRecord | None:
+def _dead_run(
+    log: AuditLog, started: RunStarted, open_runs: Mapping[str, dt.datetime], slots: int
+) -> RunRecord | None:
     """Resume the newest dead run with this start whose measurements are all still there."""
-    for journal in dead_journals(log.directory / "journal", start_digest(started), open_runs):
+    for journal in dead_journals(log.directory / "journal", start_digest(started), open_runs, slots):
         if journal.run_id not in log.open_runs():
             journal.discard()
             continue

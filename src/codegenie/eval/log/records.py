@@ -67,6 +67,22 @@ class RunStarted(Record):
     unit_rule: Annotated[UnitRule, Field(exclude_if="family".__eq__)] = "family"
 
 
+RUN_FACTS = (
+    "task_class",
+    "harness_version",
+    "sut",
+    "sut_identity_digest",
+    "rubric_digest",
+    "taxonomy_digest",
+    "case_set_digest",
+    "policy_digest",
+    "sut_boundary",
+    "selection",
+    "trials",
+)
+"""The fields that a report repeats from the start of its run. Verification compares all of them."""
+
+
 class RunResumed(Record):
     """A dead run was resumed, with this many trials already measured."""
 

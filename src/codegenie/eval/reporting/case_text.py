@@ -5,7 +5,7 @@ from codegenie.eval.evidence import (
     UNRETURNED_WORDS,
     Answer,
     TrialEvidence,
-    settled,
+    score_of,
     was_judged,
     was_unreturned,
 )
@@ -13,7 +13,7 @@ from codegenie.eval.evidence import (
 
 def render_case(trial: TrialEvidence, made_by: str | None = None) -> list[str]:
     """Return the result of a trial, its reasons, its cost, who made it, and which artefacts it has."""
-    score = settled(trial)
+    score = score_of(trial)
     verdict = "passed" if score.passed else "not passed"
     cost = "unknown" if trial.cost_usd is None else f"{trial.cost_usd:.4f} USD"
     lines = [

@@ -24,7 +24,8 @@ from blake3 import blake3
 from codegenie.eval.canonical import canonical_json, digest_fields
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure
-from codegenie.eval.system.files import UnsafeTree, make_file_once, read_whole_file, replace_file
+from codegenie.eval.system.file_writing import make_file_once, replace_file
+from codegenie.eval.system.files import UnsafeTree, read_whole_file
 from codegenie.eval.system.folders import make_folder
 
 Kind = Literal["outputs", "scores"]

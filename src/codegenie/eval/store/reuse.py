@@ -3,7 +3,7 @@
 import platform
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from blake3 import blake3
 from pydantic import AfterValidator, ValidationError
@@ -15,7 +15,7 @@ from codegenie.eval.evidence import Answer, Promised, answer_problem
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.artifacts import RunArtifacts
 from codegenie.eval.log.records import RunStarted
-from codegenie.eval.models import BenchCase, Cost, Record
+from codegenie.eval.models import BenchCase, Cost, Record, RunOptions
 from codegenie.eval.ports import Explain, Reads, Remembered, SutAnswer, SutFault
 from codegenie.eval.store.outcomes import Kind, Miss, OutcomeStore, Place
 from codegenie.eval.trial import sut_seconds
@@ -62,6 +62,19 @@ class ReusePolicy:
     answers: bool = False
     because: str | None = None
 
+    @classmethod
+    def of_run(cls, start: RunStarted, options: RunOptions) -> Self:
+        """Say what a run may reuse from others. A fresh run, or one without a store, reuses nothing."""
+        if options.cache_dir is None or options.fresh:
+            return cls()
+        # Lucky results could be collected in the store case by case, so evidence is measured in one run.
+        if start.policy_digest is not None and start.selection.kind == "all":
+            return cls(because="a whole run under a policy makes its own outputs and scores")
+        # A name does not prove that it is the same agent as before, except for the harness's own agents.
+        if start.sut_boundary != "harness" and start.sut.version is None:
+            return cls(answers=True, because="the agent has no version")
+        return cls(outputs=True, answers=True)
+
 
 @dataclass(slots=True)
 class StoredMemory:
@@ -85,7 +98,7 @@ class StoredMemory:
             return None
         stored = self._stored_output(case, trial)
         if isinstance(stored, Miss):
-            self._explain("outputs", case, self._output_key(case, trial), stored)
+            self._note_miss("outputs", case, self._output_key(case, trial), stored)
             return None
         if isinstance(stored.produced, StoredFault):
             # Perhaps the agent's provider failed, but we cannot know. Asking again only for what failed would
@@ -140,7 +153,7 @@ class StoredMemory:
             return None
         answer = self._stored_answer(case, output)
         if isinstance(answer, Miss):
-            self._explain("scores", case, self._answer_key(case, output), answer)
+            self._note_miss("scores", case, self._answer_key(case, output), answer)
             return None
         return answer
 
@@ -208,21 +221,21 @@ class StoredMemory:
         blames = any(mode.code.startswith("sut.") for mode in answer.failure_modes)
         return Miss(damaged=True) if problem or blames else answer
 
-    def _explain(self, kind: Kind, case: BenchCase, key: dict[str, object], miss: Miss) -> None:
+    def _note_miss(self, kind: Kind, case: BenchCase, key: dict[str, object], miss: Miss) -> None:
+        """Warn about a damaged value, and explain why there is none to reuse if that is asked for."""
         what = kind.removesuffix("s")
+        damage = f"the stored {what} is damaged or was not written by this store, and is measured again"
         if miss.damaged:
-            self.warnings.append(
-                f"{case.case_id}: the stored {what} is damaged or was not written by this store, and is"
-                " measured again"
-            )
-        if self.explain is None or self.store is None:
-            return
-        if miss.damaged:
-            self.explain(self.warnings[-1])
-            return
-        changed = ", ".join(self.store.changed(kind, _place(case), key))
-        why = f"{what} is measured again, since {changed} changed" if changed else f"no {what} is stored yet"
-        self.explain(f"{case.case_id}: {why}")
+            self.warnings.append(f"{case.case_id}: {damage}")
+        if self.explain is not None and self.store is not None:
+            why = damage if miss.damaged else self._why_absent(self.store, kind, case, key)
+            self.explain(f"{case.case_id}: {why}")
+
+    @staticmethod
+    def _why_absent(store: OutcomeStore, kind: Kind, case: BenchCase, key: dict[str, object]) -> str:
+        what = kind.removesuffix("s")
+        changed = ", ".join(store.changed(kind, _place(case), key))
+        return f"{what} is measured again, since {changed} changed" if changed else f"no {what} is stored yet"
 
 
 def _read_by_agent(reads: Reads, case: BenchCase) -> dict[str, object]:

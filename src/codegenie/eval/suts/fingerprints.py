@@ -9,7 +9,8 @@ from pathlib import Path
 from blake3 import blake3
 
 from codegenie.eval.errors import HarnessFailure, SutSpecInvalid
-from codegenie.eval.system.files import UnsafeTree, make_file_once, read_whole_file
+from codegenie.eval.system.file_writing import make_file_once
+from codegenie.eval.system.files import UnsafeTree, read_whole_file
 from codegenie.eval.system.folders import make_folder
 
 SALT = "salt"

@@ -25,9 +25,9 @@ from codegenie.eval.suts.identity import SUT_ENV
 from codegenie.eval.suts.raised import RAISED_BYTES
 from codegenie.eval.suts.result_reader import read_raised, read_result
 from codegenie.eval.system.child_files import read_head, stream_file
+from codegenie.eval.system.processes import ProcessEnd, ProcessRequest
 from codegenie.eval.system.run_directory import run_directory
-from codegenie.eval.system.supervisor import ProcessEnd, ProcessRequest
-from codegenie.eval.system.supervisor_pool import keeper_pool
+from codegenie.eval.system.supervisor_pool import plain_supervisors
 
 _CHILD_PROGRAM = Path(__file__).with_name("python_child.py")
 _PROCESS_LIMITS = {"RLIMIT_CORE": 0}
@@ -156,13 +156,13 @@ class PythonSut(SutRunner):
             "sha256": hashlib.sha256(source).hexdigest(),
         }
         self._redactor = Redactor(os.environ)
-        self._keepers = keeper_pool(None, _PROCESS_LIMITS)
+        self._supervisors = plain_supervisors(None, _PROCESS_LIMITS)
 
     async def prepare(self) -> None:
         """Import the module once, in a child. Raises SutSpecInvalid if that fails, since a run would fail."""
         with run_directory() as home:
             # These supervisors know the directory: they remove it if we are killed while a library loads.
-            self._keepers = keeper_pool(home, _PROCESS_LIMITS)
+            self._supervisors = plain_supervisors(home, _PROCESS_LIMITS)
             called = await self._call(None, str(home), LIMITS.sut_check_seconds)
         self._check_unchanged(called.result)
         if called.result != b"found":
@@ -200,8 +200,8 @@ class PythonSut(SutRunner):
             stream_file() as raised,
             _drained_pipe() as (log, tail),
         ):
-            async with self._keepers.borrowed() as keeper:
-                end = await keeper.run(
+            async with self._supervisors.borrowed() as supervisor:
+                end = await supervisor.run(
                     ProcessRequest(
                         # -u: output that waits in a buffer is lost if the agent hangs or is killed.
                         argv=(sys.executable, "-u", "-s", "-P", "-B", str(_CHILD_PROGRAM)),
@@ -239,7 +239,7 @@ class PythonSut(SutRunner):
 
     async def close(self) -> None:
         """End the supervisors."""
-        await self._keepers.close()
+        await self._supervisors.close()
 
 
 @contextmanager

@@ -1,13 +1,12 @@
 """Reads the encoded result of a system under test, as strictly as all input from outside."""
 
 from codegenie.eval.canonical import canonical_json
-from codegenie.eval.decoding import decode_json
+from codegenie.eval.decoding import decode_json, unquoted
 from codegenie.eval.errors import DecodingRefused
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.ports import SutAnswer, SutFault
 from codegenie.eval.sanitising import Redactor, one_line
 from codegenie.eval.suts.raised import MESSAGE_CHARACTERS, RAISED_BYTES, Raised
-from codegenie.eval.validation import unquoted
 
 _PLACE_CHARACTERS = 80
 

@@ -1,4 +1,4 @@
-"""Opens the system under test that `--sut SPEC` names."""
+"""Opens the system under test that `--sut SPEC` names, and says which runners are trusted."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from codegenie.eval.errors import SutSpecInvalid
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import RunPlan, SutIdentity
-from codegenie.eval.ports import SutRunner
+from codegenie.eval.ports import SutRunner, SystemUnderTest
 from codegenie.eval.suts.builtin import NullSut, OracleSut
 from codegenie.eval.suts.fingerprints import log_salt
-from codegenie.eval.suts.identity import SUT_ENV
-from codegenie.eval.suts.in_process import InProcessSut
+from codegenie.eval.suts.identity import SUT_ENV, boundary_problem
+from codegenie.eval.suts.in_process import ForeignSut, InProcessSut
 from codegenie.eval.suts.python import PythonSut
 
 OWN_RUNNERS: set[type[SutRunner]] = {NullSut, OracleSut, PythonSut, InProcessSut}
@@ -62,3 +62,17 @@ def agent_on_disk(measured: SutIdentity, out_dir: Path) -> SutRunner:
     if names and salt is None:
         raise SutSpecInvalid("its variables cannot be compared: the salt of the log is not here")
     return PythonSut(rest, version=measured.version, pass_names=names, salt=salt or b"")
+
+
+def trusted_runner(system: SystemUnderTest | SutRunner) -> SutRunner:
+    """Return a runner whose statement about where the system runs can be trusted.
+
+    Raises SutSpecInvalid if the system under test contradicts itself.
+    """
+    claimed = system if isinstance(system, SutRunner) else InProcessSut(system)
+    sut = claimed if type(claimed) in OWN_RUNNERS else ForeignSut(claimed)
+    for runner in (claimed, sut):
+        problem = boundary_problem(runner.identity, runner.boundary)
+        if problem:
+            raise SutSpecInvalid(f"the system under test contradicts itself: {problem}")
+    return sut

@@ -1,4 +1,4 @@
-"""Walks, reads and writes that never follow a symbolic link.
+"""Walks and reads that never follow a symbolic link.
 
 This module does not depend on benches. A directory from outside is walked by descriptors, never by joined
 paths: if another process puts a symbolic link into the path meanwhile, the kernel refuses it.
@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -95,6 +95,12 @@ class FoundFile(NamedTuple):
         return self._rest(self.size)
 
 
+class _FoundDirectory(NamedTuple):
+    """A directory, open until the walk has left it."""
+
+    descriptor: int
+
+
 class _Walk:
     """One walk with its running totals."""
 
@@ -119,18 +125,18 @@ class _Walk:
                 if isinstance(opened, FoundFile):
                     yield opened
                 else:
-                    yield from self.files(opened, path, depth + 1)
+                    yield from self.files(opened.descriptor, path, depth + 1)
             finally:
-                os.close(opened.descriptor if isinstance(opened, FoundFile) else opened)
+                os.close(opened.descriptor)
 
-    def _opened(self, name: str, directory: int, path: str, depth: int) -> FoundFile | int:
-        """Open a file, or a directory as a bare descriptor, after all checks of its name and kind."""
+    def _opened(self, name: str, directory: int, path: str, depth: int) -> FoundFile | _FoundDirectory:
+        """Open a file or a directory, after all checks of its name and kind."""
         if len(path) > LIMITS.path_characters:
             raise UnsafeTree(f"{path[:80]}…", f"has a path of more than {LIMITS.path_characters} characters")
         if name[-1] == "/":
             self._count_directory(path[:-1], depth)
             # Without the final slash: with it the kernel would follow a link.
-            return _open_at(name[:-1], directory, path[:-1], _OPEN_DIRECTORY)
+            return _FoundDirectory(_open_at(name[:-1], directory, path[:-1], _OPEN_DIRECTORY))
         descriptor = _open_at(name, directory, path, _OPEN_FILE)
         try:
             return self._counted(descriptor, path)
@@ -218,11 +224,8 @@ def walk_files(root: Path | str, limits: TreeLimits, refused: Refusal = stop_at)
 
     An entry that is refused ends the walk with UnsafeTree, unless `refused` returns: then it is left out.
     """
-    descriptor = open_directory(root)
-    try:
+    with opened_directory(root) as descriptor:
         yield from _Walk(limits, refused).files(descriptor, "", 1)
-    finally:
-        os.close(descriptor)
 
 
 def open_directory(path: Path | str, parent: int | None = None) -> int:
@@ -233,6 +236,16 @@ def open_directory(path: Path | str, parent: int | None = None) -> int:
         if parent is None and os.path.islink(path):
             raise UnsafeTree("", "is a symbolic link") from None
         raise _refusal(error, "", "cannot be opened as a directory") from None
+
+
+@contextmanager
+def opened_directory(path: Path | str) -> Iterator[int]:
+    """Give a descriptor of a directory, and close it. Raises UnsafeTree if the path is a link."""
+    descriptor = open_directory(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def read_plain_file(directory: int, name: str, limit: int) -> bytes | None:
@@ -290,22 +303,6 @@ def _kind(entry: os.DirEntry[str]) -> str:
     return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
-def write_private(path: str, chunks: Iterable[bytes], *, executable: bool = False) -> None:
-    """Create a file that only our user may use; it must not exist yet."""
-    descriptor = os.open(
-        path,
-        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-        0o700 if executable else 0o600,
-    )
-    try:
-        for chunk in chunks:
-            view = memoryview(chunk)
-            while view:
-                view = view[os.write(descriptor, view) :]
-    finally:
-        os.close(descriptor)
-
-
 def read_whole_file(path: Path | str, limit: int) -> bytes | None:
     """Read a regular file within its cap, never through a link or from a pipe; None if it does not exist."""
     try:
@@ -330,69 +327,3 @@ def read_descriptor(descriptor: int, name: str, limit: int) -> bytes:
     if status.st_size > limit:
         raise UnsafeTree(name, f"is larger than {limit} bytes")
     return FoundFile(name, executable=False, size=status.st_size, descriptor=descriptor).content()
-
-
-@contextmanager
-def written_beside(
-    path: Path, chunks: Iterable[bytes], *, durable: bool = True, private: bool = True
-) -> Iterator[Path]:
-    """Give a new file next to `path` that holds `chunks`, to be moved or linked to `path`.
-
-    With `private` only our user may use it, whatever the umask is. Without, it is a source file of the user.
-    """
-    # A random name and not the process id, which can repeat after a crash and in two containers.
-    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o600 if private else 0o644)
-        with os.fdopen(descriptor, "wb") as file:
-            if private:
-                os.fchmod(descriptor, 0o600)
-            file.writelines(chunks)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        yield temporary
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-
-
-def replace_file(path: Path, content: bytes, *, durable: bool = True, private: bool = True) -> None:
-    """Replace a file completely or not at all; by default it is on the disk when this returns."""
-    with written_beside(path, (content,), durable=durable, private=private) as temporary:
-        temporary.replace(path)
-    if durable:
-        sync_path(path.parent)
-
-
-def make_file_once(path: Path, content: bytes) -> None:
-    """Make a private file, whole and on the disk, unless it is there or another process is faster."""
-    with written_beside(path, (content,)) as temporary, suppress(FileExistsError):
-        os.link(temporary, path)
-    sync_path(path.parent)
-
-
-def replace_file_in(directory: int, name: str, content: bytes) -> None:
-    """Replace a file of an open directory completely or not at all; it is on disk when this returns."""
-    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(temporary, flags, 0o644, dir_fd=directory), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-        os.fsync(directory)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=directory)
-
-
-def sync_path(path: Path | str) -> None:
-    """Write the content of a file, or the names of a directory, to the disk."""
-    descriptor = os.open(path, _OPEN_FILE)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,6 +5,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from codegenie.eval.errors import HarnessFailure, SettingsInvalid
+
 _OWN = ".codegenie"
 _NOTE = b"# Made by codegenie: records of runs are not part of your sources.\n*\n"
 
@@ -44,3 +46,20 @@ def _make_private(place: Path) -> None:
     else:
         # A umask that removes the owner's own rights would make a directory that not even the owner can use.
         place.chmod(0o700)
+
+
+def resolved(path: Path) -> Path:
+    """Return where a path leads now, through every link in it. A path without links is returned as given.
+
+    Raises HarnessFailure if the link leads nowhere, and SettingsInvalid if the path cannot be followed.
+    """
+    try:
+        real = path.resolve()
+        if path.is_symlink() and not real.exists():
+            raise HarnessFailure(
+                "the link has no target", where=str(path), hint="make the directory that it names"
+            )
+        return path if real == path.absolute() else real
+    except (OSError, RuntimeError) as error:
+        problem = getattr(error, "strerror", None) or "its symbolic links form a loop"
+        raise SettingsInvalid(f"the path cannot be followed: {problem}", where=str(path)) from None

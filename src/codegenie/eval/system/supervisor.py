@@ -11,17 +11,17 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from codegenie.eval.errors import EvalError, HarnessFailure
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.system import protocol
+from codegenie.eval.system.processes import Handle, ProcessEnd, Request
 from codegenie.eval.system.protocol import line_of
-from codegenie.eval.system.scheduling import Deadline, TimeShare, process_numbers, session, state, time_share
+from codegenie.eval.system.scheduling import Deadline, process_numbers, session, state, time_share
 
 # How long to wait until all threads of a stopped process have stopped: a thread needs a processor to stop.
 _STANDSTILL_SECONDS = 1.0
@@ -29,106 +29,19 @@ _TURN_SECONDS = 0.005
 _BUSY = "the machine is too busy: run the same command again later, or lower --concurrency"
 
 
-def real_interpreter() -> str:
-    """Return the interpreter itself: a shim costs 65 ms per start, and a venv's link adds its packages."""
-    base: str = getattr(sys, "_base_executable", None) or sys.executable
-    return str(Path(base).resolve())
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessRequest:
-    """One process to start: `streams` become its descriptors 0, 1, 2 and so on.
-
-    `limits` are its own, in addition to those of its supervisor. If it is `patient`, its deadline is moved by
-    the time that the machine withheld.
-    """
-
-    argv: tuple[str, ...]
-    directory: str
-    environment: Mapping[str, str]
-    streams: tuple[int, ...]
-    seconds: float
-    limits: Mapping[str, int] = field(default_factory=dict)
-    patient: bool = False
-
-    def message(self) -> protocol.Run:
-        """Return the message to a supervisor."""
-        return protocol.Run(
-            argv=list(self.argv),
-            cwd=self.directory,
-            env=dict(self.environment),
-            seconds=self.seconds,
-            limits=dict(self.limits),
-            patient=self.patient,
-        )
-
-
-class Request(Protocol):
-    """A request to a supervisor of any kind; `directory` is where leftover processes would work, if known."""
-
-    @property
-    def directory(self) -> str | None:
-        """The directory in which the process works, if the host sees it."""
-        ...
-
-    @property
-    def streams(self) -> tuple[int, ...]:
-        """The descriptors that go with the message."""
-        ...
-
-    @property
-    def seconds(self) -> float:
-        """The deadline."""
-        ...
-
-    def message(self) -> protocol.Run | protocol.RunConfined:
-        """Return the message to the supervisor."""
-        ...
-
-
-class Handle(Protocol):
-    """A process that was started for us."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """Return None while it lives."""
-        ...
-
-    def wait(self) -> int:
-        """Wait for its end."""
-        ...
-
-    def kill(self) -> None:
-        """End it."""
-        ...
-
-    def send_signal(self, sig: int) -> None:
-        """Send it a signal."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessEnd:
-    """How a process tree ended. `lost` means that its supervisor ended before it.
-
-    `starved` is its share of time if the machine, and not the process itself, made it miss its deadline.
-    """
-
-    exit_code: int | None = None
-    signal: str | None = None
-    timed_out: bool = False
-    leaked: int = 0
-    wall_seconds: float = 0.0
-    lost: bool = False
-    starved: TimeShare | None = None
-
-
-class _KeeperLost(Exception):  # noqa: N818 - internal: the connection to a supervisor ended
+class _SupervisorLost(Exception):  # noqa: N818 - internal: the connection to a supervisor ended
     pass
 
 
-class Keeper:
+class _Silence(Enum):
+    """Why a supervisor has not answered."""
+
+    CLOSED = auto()  # its connection has ended, and it with it
+    STARVED = auto()  # it works, but the machine gives it no time
+    STUCK = auto()  # it does not work, also after it was woken
+
+
+class Supervisor:
     """The harness's side of one supervisor."""
 
     def __init__(self, process: Handle, connection: socket.socket) -> None:
@@ -151,26 +64,35 @@ class Keeper:
         self.served += 1
         deadline = Deadline(request.seconds)
         try:
-            answer = await self._started_and_ended(request, deadline)
-            if answer is None:
-                self._wake()
-                answer = await self._last_word()
-            starves = answer is None and state(self._process.pid) == "R"
+            answer = await self._answer_or_silence(request, deadline)
         except asyncio.CancelledError:
             await self._cancel(request.directory)
             raise
-        except (_KeeperLost, OSError):
-            answer, starves = None, False
-        if answer is None:
+        if isinstance(answer, _Silence):
             self._give_up(request.directory)
-            if starves:
+            if answer is _Silence.STARVED:
                 raise HarnessFailure("a helper process did not get the time to answer", hint=_BUSY)
             return ProcessEnd(lost=True)
         if protocol.ERROR in answer:
             raise self.refusal(answer, request.directory)
         if not answer["fit"]:
             self._give_up(request.directory)
-        return _process_end(answer, deadline.starved)
+        return ProcessEnd.told(answer, deadline.starved)
+
+    async def _answer_or_silence(self, request: Request, deadline: Deadline) -> dict[str, Any] | _Silence:
+        """Return how a process ended, or why the supervisor does not say so."""
+        try:
+            answer = await self._started_and_ended(request, deadline)
+            if answer is None:
+                # The child may have stopped it. It gets the time of a tear-down to answer once more.
+                self._wake()
+                answer = await self._last_word()
+            starves = answer is None and state(self._process.pid) == "R"
+        except (_SupervisorLost, OSError):
+            return _Silence.CLOSED
+        if answer is not None:
+            return answer
+        return _Silence.STARVED if starves else _Silence.STUCK
 
     async def _started_and_ended(self, request: Request, deadline: Deadline) -> dict[str, Any] | None:
         """Start a process, again while others use up a limit that it needs; return how it ended."""
@@ -274,7 +196,7 @@ class Keeper:
         """Wake the waiting task only when the whole answer is there: waking costs more than reading."""
         try:
             there = self._received() is not None
-        except (_KeeperLost, OSError):
+        except (_SupervisorLost, OSError):
             there = True  # the waiting task gets the same error
         if there:
             _set_once(heard)
@@ -286,7 +208,7 @@ class Keeper:
         with contextlib.suppress(BlockingIOError):
             data = self._socket.recv(4_096)
             if not data:
-                raise _KeeperLost
+                raise _SupervisorLost
             self._buffer += data
         while b"\n" in self._buffer:
             line, _, self._buffer = self._buffer.partition(b"\n")
@@ -311,7 +233,7 @@ class Keeper:
     async def _cancel(self, directory: str | None) -> None:
         answer = None
         # Cancelled a second time: the caller does not want to wait.
-        with contextlib.suppress(_KeeperLost, OSError, asyncio.CancelledError):
+        with contextlib.suppress(_SupervisorLost, OSError, asyncio.CancelledError):
             answer = self._received()
             if answer is None or protocol.DUE in answer:
                 self._said = None
@@ -378,22 +300,3 @@ def _environment_of(pid: int) -> bytes:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return b""
-
-
-def _process_end(answer: dict[str, Any], starved: TimeShare | None) -> ProcessEnd:
-    number = answer.get("signal")
-    return ProcessEnd(
-        exit_code=answer.get("exit"),
-        signal=_signal_name(number) if number is not None else None,
-        timed_out=answer["timed_out"],
-        leaked=answer["leaked"],
-        wall_seconds=answer["wall"],
-        starved=starved if answer["timed_out"] else None,
-    )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name.removeprefix("SIG")
-    except ValueError:
-        return str(number)

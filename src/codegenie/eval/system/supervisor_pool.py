@@ -11,12 +11,13 @@ from typing import Generic, TypeVar
 
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.system.supervisor import Handle, Keeper, real_interpreter
+from codegenie.eval.system.processes import Handle, real_interpreter
+from codegenie.eval.system.supervisor import Supervisor
 
-K = TypeVar("K", bound=Keeper)
-_KEEPER_PROGRAM = Path(__file__).with_name("supervisor_program.py")
+SupervisorT = TypeVar("SupervisorT", bound=Supervisor)
+_SUPERVISOR_PROGRAM = Path(__file__).with_name("supervisor_program.py")
 _LIMITS_HINT = "check the limits of this machine with `ulimit -a`, or lower --concurrency"
-_KEEPER_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+_SUPERVISOR_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 def start_program(program: list[str], environment: Mapping[str, str]) -> tuple[Handle, socket.socket]:
@@ -47,7 +48,7 @@ def start_program(program: list[str], environment: Mapping[str, str]) -> tuple[H
 
 
 @dataclass(frozen=True, slots=True)
-class KeeperSettings:
+class SupervisorSettings:
     """The settings of a new supervisor: limits for all its children, and a directory to clean up."""
 
     directory: Path | None
@@ -62,32 +63,32 @@ class KeeperSettings:
             "renounce_privileges": self.renounce_privileges,
             "leak_grace_seconds": LIMITS.leak_grace_seconds,
         }
-        return [real_interpreter(), "-I", "-S", "-B", str(_KEEPER_PROGRAM), json.dumps(settings)]
+        return [real_interpreter(), "-I", "-S", "-B", str(_SUPERVISOR_PROGRAM), json.dumps(settings)]
 
-    def start(self) -> Keeper:
+    def start(self) -> Supervisor:
         """Start one supervisor."""
-        return Keeper(*start_program(self.command(), _KEEPER_ENVIRONMENT))
+        return Supervisor(*start_program(self.command(), _SUPERVISOR_ENVIRONMENT))
 
 
-def keeper_pool(
+def plain_supervisors(
     directory: Path | None, limits: Mapping[str, int], *, renounce_privileges: bool = False
-) -> "KeeperPool[Keeper]":
+) -> "SupervisorPool[Supervisor]":
     """Return a pool of supervisors that start plain children."""
-    settings = KeeperSettings(directory, limits, renounce_privileges)
+    settings = SupervisorSettings(directory, limits, renounce_privileges)
 
-    async def start() -> Keeper:
+    async def start() -> Supervisor:
         return settings.start()
 
-    return KeeperPool(start)
+    return SupervisorPool(start)
 
 
-class KeeperPool(Generic[K]):
+class SupervisorPool(Generic[SupervisorT]):
     """Supervisors of one kind, made when they are first needed and used again."""
 
-    def __init__(self, start: Callable[[], Awaitable[K]], uses: int | None = None) -> None:
+    def __init__(self, start: Callable[[], Awaitable[SupervisorT]], uses: int | None = None) -> None:
         self._start = start
         self._uses = uses
-        self._idle: list[K] = []
+        self._idle: list[SupervisorT] = []
         self._closed = False
 
     async def open(self) -> None:
@@ -95,37 +96,37 @@ class KeeperPool(Generic[K]):
         self._idle.append(await self._start())
 
     @asynccontextmanager
-    async def borrowed(self) -> AsyncIterator[K]:
+    async def borrowed(self) -> AsyncIterator[SupervisorT]:
         """Lend one supervisor. It is kept afterwards only if it still lives and has uses left."""
-        keeper = self._living() or await self._start()
+        supervisor = self._living() or await self._start()
         try:
-            yield keeper
+            yield supervisor
         finally:
-            worn_out = self._uses is not None and keeper.served >= self._uses
-            if self._closed or worn_out or not keeper.alive:
-                keeper.dismiss()
-                keeper.reap()
+            worn_out = self._uses is not None and supervisor.served >= self._uses
+            if self._closed or worn_out or not supervisor.alive:
+                supervisor.dismiss()
+                supervisor.reap()
             else:
-                self._idle.append(keeper)
+                self._idle.append(supervisor)
 
-    def _living(self) -> K | None:
+    def _living(self) -> SupervisorT | None:
         while self._idle:
-            keeper = self._idle.pop()
-            if keeper.alive:
-                return keeper
-            keeper.dismiss()
-            keeper.reap()
+            supervisor = self._idle.pop()
+            if supervisor.alive:
+                return supervisor
+            supervisor.dismiss()
+            supervisor.reap()
         return None
 
     async def close(self) -> None:
         """End every idle supervisor; one that is lent out ends when it is returned."""
         self._closed = True
         leaving, self._idle = self._idle, []
-        for keeper in leaving:
-            keeper.dismiss()
+        for supervisor in leaving:
+            supervisor.dismiss()
         try:
-            for keeper in leaving:
-                await keeper.left()
+            for supervisor in leaving:
+                await supervisor.left()
         finally:
-            for keeper in leaving:
-                keeper.reap()
+            for supervisor in leaving:
+                supervisor.reap()

@@ -193,7 +193,7 @@ def _reap_all() -> bool:
             return True
 
 
-class Keeper:
+class Supervisor:
     """The loop: one request, one tree, one answer."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -327,7 +327,7 @@ def main() -> None:
     # Our children cannot read our memory. A program that a child executes can be inspected again.
     _prctl(_PR_SET_DUMPABLE, 0)
     try:
-        Keeper(settings).serve()
+        Supervisor(settings).serve()
     except Gone:
         if settings["directory"] is not None:
             remove(settings["directory"])

@@ -43,7 +43,9 @@ class Guardian:
         self._control = control
         self._zygotes: list[int] = []
         interpreter = settings["program"]["interpreter"]
-        self._program = {**settings["program"], "path": sys.path[1:-1]}
+        # Without this program's own directory in front, and without what was appended above.
+        path_of_the_standard_library = sys.path[1:-1]
+        self._program = {**settings["program"], "path": path_of_the_standard_library}
         self._readable = visible_paths.readable(interpreter)
         self._world = World(interpreter) if settings["class"] == "namespace" else None
         # Read only where it is needed. In a namespace it would give every copy a process number of the host.
@@ -107,7 +109,11 @@ class Guardian:
         try:
             lockdown = self._enter()
             if self._program["spawn"] == "zygote":
-                self._prepared = Program(*(self._program[key] for key in ("interpreter", "name", "path")))
+                self._prepared = Program(
+                    interpreter=self._program["interpreter"],
+                    name=self._program["name"],
+                    path=self._program["path"],
+                )
             zygote = Zygote(lockdown, self._program, control)
             # The garbage collector now skips the objects that all copies share. Their pages are not copied.
             gc.freeze()

@@ -82,7 +82,12 @@ def _argument(index: int) -> Instruction:
 def _null(index: int, otherwise: Code) -> Code:
     """Continue after this code if the argument is a null pointer; both of its halves are compared."""
     upper = (_LOAD, 0, 0, _ARGUMENTS + 8 * index + 4)
-    test: Code = [_argument(index), (_JUMP_EQUAL, 0, 2, 0), upper, (_JUMP_EQUAL, len(otherwise), 0, 0)]
+    test: Code = [
+        _argument(index),
+        (_JUMP_EQUAL, 0, 2, 0),  # the lower half is not 0: skip two instructions, to `otherwise`
+        upper,
+        (_JUMP_EQUAL, len(otherwise), 0, 0),  # the upper half is 0 too: skip `otherwise`
+    ]
     return [*test, *otherwise]
 
 
@@ -90,6 +95,7 @@ def _one_of(index: int, values: Sequence[int]) -> Code:
     """Allow a call whose argument is one of these values."""
     code: Code = [_argument(index)]
     for position, value in enumerate(values):
+        # Equal: skip the comparisons that are left and the refusal, to the last instruction.
         code.append((_JUMP_EQUAL, len(values) - position, 0, value))
     return [*code, *_returns(_EPERM), *_returns(_ALLOW)]
 
@@ -112,9 +118,15 @@ def _near_or_anywhere() -> Code:
     64,000 pages far from each other took 512 MiB of tables (measured). Within 12 GiB 24 MiB is the most.
     """
     upper = (_LOAD, 0, 0, _ARGUMENTS + 4)
+    # Equal: skip the other comparisons, the three instructions of `nowhere` and the refusal. For the first of
+    # the three these are 2 + 3 + 1 instructions, and one less for each that follows.
     near: Code = [(_JUMP_EQUAL, 6 - position, 0, half) for position, half in enumerate(_NEIGHBOURHOOD)]
     # Without a wish both halves of the address are 0.
-    nowhere: Code = [(_JUMP_EQUAL, 0, 2, 0), _argument(0), (_JUMP_EQUAL, 1, 0, 0)]
+    nowhere: Code = [
+        (_JUMP_EQUAL, 0, 2, 0),  # the upper half is not 0: skip two instructions, to the refusal
+        _argument(0),
+        (_JUMP_EQUAL, 1, 0, 0),  # the lower half is 0 too: skip the refusal
+    ]
     return [upper, *near, *nowhere, *_returns(_EPERM), *_returns(_ALLOW)]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from codegenie.eval.evidence import Answer, TrialEvidence, answer_problem, settle, settled
+from codegenie.eval.evidence import Answer, TrialEvidence, answer_problem, apply_block_rule, score_of
 from codegenie.eval.models import FailureMode, Severity, SutIdentity
 from codegenie.eval.suts.identity import identity_digest
 
@@ -17,23 +17,23 @@ def answer(severity: Severity | None = None, *, passed: bool = True, score: floa
 
 @pytest.mark.parametrize("severity", [None, Severity.WARN])
 def test_an_answer_without_a_block_stands_as_it_is(severity: Severity | None) -> None:
-    score = settle(answer(severity), 0.25, 7)
+    score = apply_block_rule(answer(severity), 0.25, 7)
     assert (score.passed, score.score, score.cost_usd, score.wall_clock_ms) == (True, 0.5, 0.25, 7)
     assert score.breakdown == {"accuracy": 1.0}
 
 
 def test_a_block_takes_the_pass_and_the_score_and_leaves_the_breakdown() -> None:
-    score = settle(answer(Severity.BLOCK), None, 0)
+    score = apply_block_rule(answer(Severity.BLOCK), None, 0)
     assert (score.passed, score.score) == (False, 0.0)
     assert score.breakdown == {"accuracy": 1.0}
     assert [mode.code for mode in score.failure_modes] == ["answer.wrong"]
 
 
-def test_evidence_settles_like_its_answer() -> None:
+def test_evidence_scores_like_its_answer() -> None:
     evidence = TrialEvidence(
         case_id="one", trial=0, answer=answer(Severity.BLOCK), cost_usd=0.5, wall_clock_ms=3
     )
-    assert settled(evidence) == settle(evidence.answer, 0.5, 3)
+    assert score_of(evidence) == apply_block_rule(evidence.answer, 0.5, 3)
 
 
 def test_an_answer_that_keeps_the_rules_has_no_problem() -> None:
