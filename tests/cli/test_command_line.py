@@ -13,7 +13,7 @@ from codegenie import __version__
 from codegenie.eval import cli
 from codegenie.eval.cli import list_command, run_command_line
 from codegenie.eval.errors import BenchCaseLoadError
-from tests.support.commands import call
+from tests.support.commands import SOURCES, call, environment, eval_argv
 from tests.support.stub_benches import NAME, copy_stub
 
 Capture = pytest.CaptureFixture[str]
@@ -47,13 +47,29 @@ def test_help_and_version_are_printed_and_end_well(arguments: list[str], here: P
 def test_the_version_is_all_that_is_printed_and_costs_no_heavy_package(tmp_path: Path) -> None:
     heavy = {"pydantic", "numpy", "blake3", "yaml"}
     program = (
-        "import sys\nfrom codegenie.__main__ import main\nsys.argv = ['codegenie', '--version']\n"
-        f"try:\n    main()\nfinally:\n    assert not {heavy!r} & sys.modules.keys()\n"
+        "import atexit, sys\nfrom codegenie.__main__ import main\nsys.argv = ['codegenie', '--version']\n"
+        f"loaded = lambda: sorted({heavy!r} & sys.modules.keys())\n"
+        "atexit.register(lambda: print(*loaded(), 'at the end', file=sys.stderr))\nmain()\n"
     )
 
     done = call([sys.executable, "-c", program], tmp_path)
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"codegenie, version {__version__}\n", "")
+    said = (f"codegenie, version {__version__}\n", "at the end\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, *said)
+
+
+def test_no_plugin_of_another_package_is_loaded_into_a_command(tmp_path: Path) -> None:
+    """Pydantic loads what any installed package offers as a plugin, and asks it about every record."""
+    offered = tmp_path / "packages" / "nosy-1.0.dist-info"
+    offered.mkdir(parents=True)
+    (offered / "METADATA").write_text("Metadata-Version: 2.1\nName: nosy\nVersion: 1.0\n")
+    (offered / "entry_points.txt").write_text("[pydantic]\nnosy = nosy:plugin\n")
+    (tmp_path / "packages" / "nosy.py").write_text("import sys\nsys.exit('loaded')\n")
+    packages = os.pathsep.join([str(tmp_path / "packages"), SOURCES])
+
+    done = call(eval_argv("list"), tmp_path, environment(PYTHONPATH=packages))
+
+    assert (done.returncode, "loaded" in done.stderr) == (0, False), done.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["eval"]])
