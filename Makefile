@@ -21,8 +21,9 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 LOCKED := --require-hashes --only-binary :all:
 
-# Tests run in one worker per processor. Those that share something of the machine stay in one of them.
-WORKERS ?= auto
+# Tests wait for a quarter of their time, so there is one worker more than processors. Tests that share
+# something of the machine stay in one of them.
+WORKERS ?= $(shell expr `getconf _NPROCESSORS_ONLN` + 1)
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup
 
 # One lock for every platform and every Python that we support; hashes, and no addresses.

@@ -27,6 +27,17 @@ def pytest_sessionfinish() -> None:
         measuring.save()
 
 
+@pytest.fixture(scope="module")
+def unmeasured() -> Iterator[None]:
+    """Measure no branches in the tests of a module."""
+    measuring = coverage.Coverage.current()
+    if measuring is not None:
+        measuring.stop()
+    yield
+    if measuring is not None:
+        measuring.start()
+
+
 @pytest.fixture(scope="session")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give a path for the log of each test. A run makes the directory: most tests run nothing."""

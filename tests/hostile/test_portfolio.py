@@ -1,6 +1,6 @@
 """Every scenario beyond the story, three times: with its defense, without it, and as its benign twin.
 
-`make test` plays them with their defense; `make test-all` without it too.
+`make test` plays them with their defense, and a twin whose score is compared; `make test-all` all three.
 """
 
 from collections.abc import Callable
@@ -64,6 +64,7 @@ def test_an_attack_meets_its_typed_outcome(
         assert outcome.sibling == twin_of(scenario).sibling
 
 
+@pytest.mark.all_ways
 @pytest.mark.usefixtures("_class_is_proved_once")
 @every_scenario
 def test_the_benign_twin_passes(scenario: Scenario, twin_of: Callable[[Scenario], Outcome]) -> None:
