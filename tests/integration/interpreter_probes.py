@@ -132,7 +132,7 @@ PROBES: dict[str, str] = {
     "importer_cache": "import sys; print(sorted(sys.path_importer_cache))",
 }
 
-_FRAMES = "five frames of ours lie below the program's first one"
+_FRAMES = "five frames of codegenie lie below the first frame of the program"
 KNOWN_DIFFERENCES: dict[str, str] = {
     "modules": "some forty modules of the standard library are imported already",
     "importer_cache": "some forty modules of the standard library are imported already",
@@ -140,7 +140,7 @@ KNOWN_DIFFERENCES: dict[str, str] = {
     "frames": _FRAMES,
     "stack": _FRAMES,
     "recursion_depth": _FRAMES,
-    "atexit_exits": "an exit function that is not Python code and fails is shown with a frame of ours",
+    "atexit_exits": "an exit function that is not Python code and fails is shown with a frame of codegenie",
     "closed_stderr": "the number of references to an exception that cannot be shown",
     "exec_itself": "a program cannot be replaced by another one (`os.exec…`)",
 }
