@@ -158,10 +158,8 @@ class _CaseCopier:
         if not found.path.startswith(self._parts):
             _hash_file(found, hasher)
             return
-        for folder in _folders(found.path):
-            if folder not in self._made:
-                self._made.add(folder)
-                os.mkdir(f"{self._target}/{folder}", 0o700)
+        for folder in _new_folders(found.path, self._made):
+            os.mkdir(f"{self._target}/{folder}", 0o700)
         hasher.begin(found.path, found.size, executable=found.executable)
         chunks = _hashed(found, hasher)
         write_private(f"{self._target}/{found.path}", chunks, executable=found.executable)
@@ -181,10 +179,8 @@ class _CasePacker:
         if not found.path.startswith(self._parts):
             _hash_file(found, hasher)
             return
-        for folder in _folders(found.path):
-            if folder not in self._made:
-                self._made.add(folder)
-                self._packer.directory(folder)
+        for folder in _new_folders(found.path, self._made):
+            self._packer.directory(folder)
         hasher.begin(found.path, found.size, executable=found.executable)
         chunks = _hashed(found, hasher)
         self._packer.file(found.path, found.size, chunks, executable=found.executable)
@@ -194,6 +190,14 @@ def _folders(path: str) -> Iterator[str]:
     """Name the directories above a relative path, outermost first."""
     parts = path.split("/")[:-1]
     return ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
+
+
+def _new_folders(path: str, made: set[str]) -> Iterator[str]:
+    """Name the directories above a path that are not in `made` yet, outermost first, and note them there."""
+    for folder in _folders(path):
+        if folder not in made:
+            made.add(folder)
+            yield folder
 
 
 def _hash_file(found: FoundFile, hasher: TreeHasher) -> None:
