@@ -102,6 +102,8 @@ def test_the_report_has_exactly_the_fields_of_the_contract() -> None:
         "sut_boundary",
         "sut_fault_count",
         "sut_identity_digest",
+        "sut_network",
+        "sut_upstream",
         "task_class",
         "taxonomy_digest",
         "total_cost_usd",

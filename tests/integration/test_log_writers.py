@@ -358,7 +358,7 @@ def test_a_log_of_the_first_schema_is_still_read(tmp_path: Path) -> None:
 def test_a_record_of_a_later_schema_is_refused_and_named(tmp_path: Path) -> None:
     log = Path(shutil.copytree(FIXTURES / "log-v1", tmp_path / "runs"))
     path = log / record_name(6)
-    path.write_bytes(path.read_bytes().replace(b"record/1", b"record/2"))
+    path.write_bytes(path.read_bytes().replace(b"record/1", b"record/3"))
     (log / HEAD).write_bytes(Link(7, record_hash(path.read_bytes())).encode())
     with pytest.raises(ChainTamperDetected, match="schema"):
         verified(log)

@@ -112,7 +112,7 @@ def test_json_is_exactly_one_document_on_stdout(place: Path, extra: list[str]) -
     assert code == 0
     assert list(document) == ["schema", "report", "chain_head", "verdict", "notes", "mean_over_units"]
     assert document["schema"] == "codegenie.eval.run/1"
-    assert document["report"]["schema"] == "codegenie.eval.report/1"
+    assert document["report"]["schema"] == "codegenie.eval.report/2"
     assert len(document["chain_head"]) == 64
     assert document["verdict"] is None
     assert [case_id for case_id, _ in document["report"]["per_case"]] == CASES

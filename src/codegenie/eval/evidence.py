@@ -11,6 +11,7 @@ from codegenie.eval.models import (
     BenchCase,
     Breakdown,
     Cost,
+    Detail,
     Digest,
     FailureMode,
     FrozenMap,
@@ -18,6 +19,7 @@ from codegenie.eval.models import (
     Record,
     Severity,
     Share,
+    Text,
     TrialScore,
     is_nothing,
 )
@@ -38,12 +40,56 @@ def answer_weight(answer: Answer) -> int:
     return max(len(canonical_json(answer.model_dump(mode="json"))), values * LIMITS.bytes_per_value)
 
 
+Count = Annotated[int, Field(ge=0, le=LIMITS.counted_tokens)]
+CostSource = Literal["broker", "agent"]
+"""Who says what a trial cost: the broker counted it, or the agent stated it."""
+
+
+class Usage(Record):
+    """What a system under test used of its model's provider. None is a number that is not known."""
+
+    counted_by: CostSource
+    input_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    output_tokens: Count | None = None
+    requests: Count | None = None
+    # The models that answered, in the order of their first answer.
+    models: Annotated[tuple[Text, ...], Field(max_length=LIMITS.named_models)] = ()
+
+
+class Attempt(Record):
+    """One attempt of a system under test on one trial. It is void if `cause` is not None."""
+
+    n: Annotated[int, Field(ge=1, le=LIMITS.attempts)]
+    cause: Detail | None = None
+    wall_ms: Annotated[int, Field(ge=0)]
+    provider_wait_ms: Annotated[int, Field(ge=0)] = 0
+    # Processes that were still alive when the agent had ended, and were killed.
+    left: Annotated[int, Field(ge=0)] = 0
+    usage: Usage | None = None
+    cost_usd: Cost | None = None
+    log: Digest | None = None
+
+
+class Account(Record):
+    """What a trial used, as far as the harness or the agent counted it. Old records have none of this."""
+
+    usage: Annotated[Usage | None, Field(exclude_if=is_nothing)] = None
+    cost_source: Annotated[CostSource | None, Field(exclude_if=is_nothing)] = None
+    attempts: Annotated[tuple[Attempt, ...], Field(max_length=LIMITS.attempts, exclude_if=is_nothing)] = ()
+
+
 class Promised(Record):
-    """What the journal says about an output of this run: its hash, the hash of its log, and its cost."""
+    """What the journal says about an output of this run: its hash, its cost, and what else it left."""
 
     output: Digest
     cost_usd: Cost | None
     log: Digest | None
+    account: Annotated[Account | None, Field(exclude_if=is_nothing)] = None
+    # The further artefacts of the call, such as the streams and the patch of a command.
+    left_behind: Annotated[dict[str, Digest], AfterValidator(FrozenMap), Field(exclude_if=is_nothing)] = (
+        Field(default_factory=FrozenMap)
+    )
 
 
 class WorkItem(Record):
@@ -58,7 +104,7 @@ class WorkItem(Record):
     promised: Promised | None = None
 
 
-class TrialEvidence(Record):
+class TrialEvidence(Account):
     """One trial as it was measured: the answer, its cost, and the hashes of its artefacts."""
 
     case_id: Identifier

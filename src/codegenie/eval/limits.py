@@ -131,6 +131,12 @@ class Limits:
     settings_steps: int = 500_000
     # The most that one call may claim to have cost: larger sums overflow, and one SUT would end the run.
     cost_usd: float = 1e9
+    # The most tokens or requests that one trial may state. It is far above every context of a year.
+    counted_tokens: int = 10**15
+    # A provider answers for one or two models. An agent that asks for hundreds does not fill the record.
+    named_models: int = 16
+    # A void attempt is repeated at most twice. Each costs as much as a measurement.
+    attempts: int = 3
     # Importing an agent may load a large library once. If it takes longer than this, it hangs.
     sut_check_seconds: float = 60.0
     # A clock with a later year is wrong. Records with such a date would block an agent until then.

@@ -5,6 +5,7 @@ answer is a typed failure, never a None score and never NaN.
 """
 
 import datetime as dt
+import operator
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -79,14 +80,8 @@ Breakdown = Annotated[dict[str, Share], AfterValidator(_frozen)]
 _GIVEN_FIELDS: dict[frozenset[str], set[str]] = {}
 
 
-def _is_none(value: object) -> bool:
-    """Say whether to leave out a field that older records do not have."""
-    return value is None
-
-
-def is_nothing(value: object) -> bool:
-    """Say whether to leave out a field that is missing in earlier versions: their records must verify."""
-    return not value
+is_nothing = operator.not_
+"""Says whether to leave out a field that is missing in earlier versions: their records must verify."""
 
 
 class Record(BaseModel):
@@ -316,7 +311,7 @@ class SutIdentity(Record):
     version: Text | None = None
     digest: Digest | None = None
     # Digest of the module's syntax tree: a comment changes the bytes but not the agent. Old records lack it.
-    syntax: Annotated[Digest | None, Field(exclude_if=_is_none)] = None
+    syntax: Annotated[Digest | None, Field(exclude_if=is_nothing)] = None
 
 
 class Summary(Record):
@@ -340,7 +335,12 @@ class Summary(Record):
     complete: bool
 
 
-SutBoundary = Literal["in-process", "process", "harness"]
+SutBoundary = Literal["in-process", "process", "harness", "landlock", "namespace"]
+"""Where a system under test ran: `landlock` and `namespace` are boxes whose walls were proved."""
+
+SutNetwork = Literal["none", "broker", "host"]
+"""What a system under test could reach: only itself, one model provider through the broker, or everything."""
+
 IsolationClass = Literal["subprocess", "landlock", "namespace"]
 
 
@@ -357,6 +357,9 @@ class RunHeader(Record):
     case_set_digest: Digest
     policy_digest: Digest | None = None
     sut_boundary: SutBoundary
+    # Both are left out of records that are older than boxes.
+    sut_network: Annotated[SutNetwork | None, Field(exclude_if=is_nothing)] = None
+    sut_upstream: Annotated[Text | None, Field(exclude_if=is_nothing)] = None
     isolation_class: IsolationClass
     selection: Selection
     trials: int
@@ -368,6 +371,8 @@ class RunHeader(Record):
 class BenchRunReport(RunHeader, Summary):
     """The result of a run: every planned case, every failure with a type, every number with a bound."""
 
-    schema_id: Literal["codegenie.eval.report/1"] = Field("codegenie.eval.report/1", alias="schema")
+    schema_id: Literal["codegenie.eval.report/1", "codegenie.eval.report/2"] = Field(
+        "codegenie.eval.report/2", alias="schema"
+    )
     # Not in the repr, which asyncio makes and throws away when a run ends: 20 ms at 1,000 cases.
     per_case: Annotated[tuple[tuple[Identifier, BenchScore], ...], FailFast(), Field(repr=False)]

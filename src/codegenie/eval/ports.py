@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from codegenie.eval.evidence import Answer, Promised, TrialEvidence, WorkItem
+    from codegenie.eval.evidence import Account, Answer, Promised, TrialEvidence, WorkItem
     from codegenie.eval.isolation_proof import IsolationProof
     from codegenie.eval.models import BenchCase, IsolationClass, SutBoundary, SutIdentity, TrialScore
 
@@ -58,6 +58,9 @@ class SutAnswer:
     log: bytes = b""
     # Files of its copy that the agent changed, if its output returned no files.
     unreturned: tuple[str, ...] = ()
+    account: Account | None = None
+    # Further artefacts of the call by name, such as the streams and the patch of a command.
+    left_behind: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class SutFault:
     # It ended normally without an answer. Its work may be in its copy of the case.
     returned_nothing: bool = False
     unreturned: tuple[str, ...] = ()
+    account: Account | None = None
+    left_behind: tuple[tuple[str, bytes], ...] = ()
 
 
 Explain: TypeAlias = Callable[[str], None]

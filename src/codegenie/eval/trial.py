@@ -8,7 +8,15 @@ from typing import Literal
 from blake3 import blake3
 
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.evidence import UNRETURNED, UNRETURNED_WORDS, Answer, Promised, TrialEvidence, WorkItem
+from codegenie.eval.evidence import (
+    UNRETURNED,
+    UNRETURNED_WORDS,
+    Account,
+    Answer,
+    Promised,
+    TrialEvidence,
+    WorkItem,
+)
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.ports import (
@@ -79,9 +87,7 @@ async def run_trial(parts: TrialParts, item: WorkItem) -> TrialEvidence:
         parts.notices.spent(produced.cost_usd)
     artifacts = {} if produced is None else _keep_produced(parts, produced)
     if isinstance(produced, SutAnswer) and remembered is None:
-        digest = blake3(produced.output).hexdigest()
-        promised = Promised(output=digest, cost_usd=produced.cost_usd, log=artifacts.get("sut_log"))
-        parts.notices.produced(item, promised)
+        parts.notices.produced(item, _promised(produced, artifacts))
     # An output that contains a secret of the harness is judged, but never written to a disk.
     redacted = any(name.startswith(_REDACTED_OUTPUT) for name in artifacts)
     if produced is not None and remembered is None and not redacted:
@@ -98,7 +104,9 @@ async def run_trial(parts: TrialParts, item: WorkItem) -> TrialEvidence:
         answer = failed("sut.cancelled", parts.stop.reason)
     # One of the calls in this run led to this outcome: the call of now, or the remembered one.
     own = remembered is not None and remembered.in_this_run
+    account = produced.account if produced is not None and produced.account else Account()
     return TrialEvidence(
+        **dict(account),
         case_id=case.case_id,
         trial=trial,
         answer=bounded(answer, parts.answer_bytes),
@@ -107,6 +115,18 @@ async def run_trial(parts: TrialParts, item: WorkItem) -> TrialEvidence:
         reused=reused,
         artifacts=artifacts,
         interrupted=max(0, item.asked_before - own),
+    )
+
+
+def _promised(produced: SutAnswer, artifacts: dict[str, str]) -> Promised:
+    """Return what the journal notes about an output before it is judged."""
+    names = {name for name, _ in produced.left_behind}
+    return Promised(
+        output=blake3(produced.output).hexdigest(),
+        cost_usd=produced.cost_usd,
+        log=artifacts.get("sut_log"),
+        account=produced.account,
+        left_behind={name: digest for name, digest in artifacts.items() if name in names},
     )
 
 
@@ -195,11 +215,27 @@ def _keep_produced(parts: TrialParts, produced: Produced) -> dict[str, str]:
     if produced.unreturned:
         words = "\n".join([UNRETURNED_WORDS, *produced.unreturned, ""])
         kept |= _keep_texts(parts, {UNRETURNED: words})
+    kept |= _keep_left_behind(parts, produced)
     if isinstance(produced, SutAnswer):
         cleaned = parts.redactor.clean(produced.output.decode()).encode()
         # A cleaned output is not the one that was judged. A re-score must not take it for that one.
         name = "output" if cleaned == produced.output else _REDACTED_OUTPUT
         kept |= dict([parts.memory.artifact(name, cleaned)])
+    return kept
+
+
+def _keep_left_behind(parts: TrialParts, produced: Produced) -> dict[str, str]:
+    """Keep the further artefacts of a call: texts without secrets, other bytes only if they hold none."""
+    kept: dict[str, str] = {}
+    for name, raw in produced.left_behind:
+        try:
+            content: bytes | None = parts.redactor.clean(raw.decode()).encode()
+        except UnicodeDecodeError:
+            # Latin-1 reads any bytes, and a secret of plain letters looks the same in it.
+            text = raw.decode("latin-1")
+            content = raw if parts.redactor.clean(text) == text else None
+        if content:
+            kept |= dict([parts.memory.artifact(name, content)])
     return kept
 
 

@@ -28,9 +28,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import DecodingRefused, HarnessFailure
-from codegenie.eval.evidence import TrialEvidence
+from codegenie.eval.evidence import Promised, TrialEvidence
 from codegenie.eval.log.group_commit import GroupCommit
-from codegenie.eval.models import Cost, Digest, Identifier, Record
+from codegenie.eval.models import Identifier, Record
 from codegenie.eval.system.file_writing import sync_path
 from codegenie.eval.system.files import UnsafeTree, read_descriptor
 from codegenie.eval.system.folders import make_folder
@@ -49,15 +49,12 @@ class Asked(Record):
     trial: Annotated[int, Field(ge=0)]
 
 
-class Produced(Record):
+class Produced(Promised):
     """It has produced an output, which is judged next. A failure is measured at once, without this line."""
 
     kind: Literal["produced"] = "produced"
     case_id: Identifier
     trial: Annotated[int, Field(ge=0)]
-    output: Digest
-    cost_usd: Cost | None
-    log: Digest | None
 
 
 JournalLine = Asked | Produced | TrialEvidence

@@ -70,7 +70,7 @@ class _Taken:
             self.promised.pop(key, None)
             return True
         first = key not in self.promised
-        self.promised[key] = Promised(output=line.output, cost_usd=line.cost_usd, log=line.log)
+        self.promised[key] = Promised(**{name: getattr(line, name) for name in Promised.model_fields})
         return first and self.asked[key] > 0
 
     def _may_stand(self, evidence: TrialEvidence) -> bool:
@@ -169,13 +169,8 @@ class RunRecord:
 
     def produced(self, item: WorkItem, output: Promised) -> None:
         """Record what it produced, before that is judged."""
-        line = Produced(
-            case_id=item.case.case_id,
-            trial=item.trial,
-            output=output.output,
-            cost_usd=output.cost_usd,
-            log=output.log,
-        )
+        facts = {name: getattr(output, name) for name in Promised.model_fields}
+        line = Produced(case_id=item.case.case_id, trial=item.trial, **facts)
         self._journal.note(spelled(line))
 
     def keep(self, evidence: TrialEvidence) -> None:

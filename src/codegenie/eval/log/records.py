@@ -28,6 +28,7 @@ from codegenie.eval.models import (
     Severity,
     SutBoundary,
     SutIdentity,
+    SutNetwork,
     Text,
     UnitRule,
     is_nothing,
@@ -52,6 +53,9 @@ class RunStarted(Record):
     sut: SutIdentity
     sut_identity_digest: Digest
     sut_boundary: SutBoundary
+    # What a boxed system under test could reach.
+    sut_network: Annotated[SutNetwork | None, Field(exclude_if=is_nothing)] = None
+    sut_upstream: Annotated[Text | None, Field(exclude_if=is_nothing)] = None
     rubric_digest: Digest
     taxonomy_digest: Digest
     case_set_digest: Digest
@@ -77,6 +81,8 @@ RUN_FACTS = (
     "case_set_digest",
     "policy_digest",
     "sut_boundary",
+    "sut_network",
+    "sut_upstream",
     "selection",
     "trials",
 )
@@ -119,7 +125,10 @@ class ExamFinished(Record):
 class LogRecord(Record):
     """One link of the chain. Its hash is over the raw bytes of its file."""
 
-    schema_id: Literal["codegenie.eval.record/1"] = Field("codegenie.eval.record/1", alias="schema")
+    # The second schema has what boxes and the broker add. Records of the first one still verify.
+    schema_id: Literal["codegenie.eval.record/1", "codegenie.eval.record/2"] = Field(
+        "codegenie.eval.record/2", alias="schema"
+    )
     index: Annotated[int, Field(ge=0)]
     previous: Digest
     run_id: RunId

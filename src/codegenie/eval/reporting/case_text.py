@@ -4,18 +4,22 @@ from codegenie.eval.estimators.bounds import floor3
 from codegenie.eval.evidence import (
     UNRETURNED_WORDS,
     Answer,
+    Attempt,
+    CostSource,
     TrialEvidence,
+    Usage,
     score_of,
     was_judged,
     was_unreturned,
 )
+from codegenie.eval.wording import counted
 
 
 def render_case(trial: TrialEvidence, made_by: str | None = None) -> list[str]:
     """Return the result of a trial, its reasons, its cost, who made it, and which artefacts it has."""
     score = score_of(trial)
     verdict = "passed" if score.passed else "not passed"
-    cost = "unknown" if trial.cost_usd is None else f"{trial.cost_usd:.4f} USD"
+    cost = "unknown" if trial.cost_usd is None else f"{trial.cost_usd:.4f} USD{_who(trial.cost_source)}"
     lines = [
         f"{trial.case_id}#{trial.trial}  {verdict}  score {floor3(score.score)}",
         f"  {_said(trial.answer)}",
@@ -26,6 +30,9 @@ def render_case(trial: TrialEvidence, made_by: str | None = None) -> list[str]:
         for mode in score.failure_modes
     ]
     lines.append(f"  took             {trial.wall_clock_ms} ms · cost {cost} · reused {trial.reused}")
+    if trial.usage is not None:
+        lines.append(f"  tokens           {render_usage(trial.usage)}")
+    lines += [f"  attempt {attempt.n}        {_told(attempt)}" for attempt in trial.attempts]
     if was_unreturned(trial):
         lines.append(f"  not returned     {UNRETURNED_WORDS}")
     if made_by is not None:
@@ -33,6 +40,41 @@ def render_case(trial: TrialEvidence, made_by: str | None = None) -> list[str]:
     if trial.artifacts:
         lines.append(f"  look at          --diff, --log, --rubric ({', '.join(sorted(trial.artifacts))})")
     return lines
+
+
+def render_usage(usage: Usage) -> str:
+    """Return what was used of a model's provider, and who counted it."""
+    shown = [
+        _number(usage.input_tokens, "in")
+        + (f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""),
+        _number(usage.output_tokens, "out"),
+    ]
+    if usage.requests is not None:
+        shown.append(counted(usage.requests, "request"))
+    if usage.models:
+        shown.append(", ".join(usage.models))
+    return " · ".join(shown) + _who(usage.counted_by)
+
+
+def _who(counted_by: CostSource | None) -> str:
+    """Return who says so; the cost of an agent without a box is always its own word."""
+    return {"broker": " (counted by the broker)", "agent": " (stated by the agent)", None: ""}[counted_by]
+
+
+def _number(count: int | None, what: str) -> str:
+    return f"unknown {what}" if count is None else f"{count:,} {what}"
+
+
+def _told(attempt: Attempt) -> str:
+    parts = [f"void: {attempt.cause}"] if attempt.cause else []
+    parts.append(f"{attempt.wall_ms} ms")
+    if attempt.provider_wait_ms:
+        parts.append(f"waited {attempt.provider_wait_ms} ms for the provider")
+    if attempt.left:
+        parts.append(f"left {counted(attempt.left, 'process', 'es')}")
+    if attempt.cost_usd is not None:
+        parts.append(f"{attempt.cost_usd:.4f} USD")
+    return " · ".join(parts)
 
 
 def _said(answer: Answer) -> str:

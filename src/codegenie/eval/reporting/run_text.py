@@ -70,11 +70,20 @@ def _headline(report: BenchRunReport, reused: int, over_units: float | None) -> 
         f"{report.infrastructure_fault_count} not measured"
     )
     cost = _cost(report)
-    yield f"how              rubrics in {report.isolation_class} · SUT {report.sut_boundary} · cost {cost}"
+    yield f"how              rubrics in {report.isolation_class} · SUT {_where(report)} · cost {cost}"
     if reused:
         # Without this line a run that called no agent looks like a measurement (threats UI-11).
         outputs = counted(len(report.per_case) * report.trials, "output")
         yield f"reused           {reused} of {outputs} from the store; --no-cache asks again"
+
+
+def _where(report: BenchRunReport) -> str:
+    """Return where the system under test ran, and what it could reach if it was in a box."""
+    if report.sut_network is None:
+        return report.sut_boundary
+    return " ".join(
+        filter(None, [f"{report.sut_boundary}, network {report.sut_network}", report.sut_upstream])
+    )
 
 
 def _cost(report: BenchRunReport) -> str:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ValidationError
 from codegenie.eval.canonical import spelled
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
-from codegenie.eval.evidence import Answer, Promised, answer_problem
+from codegenie.eval.evidence import Account, Answer, Promised, answer_problem
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.artifacts import RunArtifacts
 from codegenie.eval.log.records import RunStarted
@@ -52,6 +52,8 @@ class StoredOutput(Record):
     log: str
     run_id: str
     unreturned: tuple[str, ...] = ()
+    # What it used. The streams and the patch of a command stay with the run that made them.
+    account: Account | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,15 @@ class StoredMemory:
             )
             return None
         log = b"" if promised.log is None else self._kept(promised.log) or b""
-        return Remembered(SutAnswer(output, promised.cost_usd, log), in_this_run=True)
+        left_behind = ((name, self._kept(digest)) for name, digest in promised.left_behind.items())
+        answer = SutAnswer(
+            output,
+            promised.cost_usd,
+            log,
+            account=promised.account,
+            left_behind=tuple((name, content) for name, content in left_behind if content is not None),
+        )
+        return Remembered(answer, in_this_run=True)
 
     def _kept(self, digest: str) -> bytes | None:
         with suppress(ChainTamperDetected):
@@ -144,6 +154,7 @@ class StoredMemory:
             log=produced.log.decode(),
             run_id=self.run_id,
             unreturned=produced.unreturned,
+            account=produced.account,
         )
         self.store.put("outputs", _place(case), self._output_key(case, trial), spelled(stored))
 
@@ -267,8 +278,10 @@ def _decoded(kind: type[RecordT], raw: bytes) -> RecordT | Miss:
 
 
 def _produced(stored: StoredOutput) -> SutAnswer | SutFault:
-    log = stored.log.encode()
+    log, used = stored.log.encode(), stored.account
     if isinstance(stored.produced, StoredFault):
         fault = stored.produced
-        return SutFault(fault.code, fault.detail, stored.cost_usd, log, unreturned=stored.unreturned)
-    return SutAnswer(stored.produced.encode(), stored.cost_usd, log, stored.unreturned)
+        return SutFault(
+            fault.code, fault.detail, stored.cost_usd, log, unreturned=stored.unreturned, account=used
+        )
+    return SutAnswer(stored.produced.encode(), stored.cost_usd, log, stored.unreturned, used)
