@@ -1,4 +1,4 @@
-"""What every test shares: no run writes its log into the working tree, and coverage is measured once."""
+"""What every test shares: no log in the working tree, coverage that is measured once, commands in forks."""
 
 import itertools
 import os
@@ -7,6 +7,9 @@ from pathlib import Path
 
 import coverage
 import pytest
+
+from tests.support.commands import environment
+from tests.support.forked_commands import SERVERS
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -18,10 +21,12 @@ def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")
     if is_worker or not config.getoption("numprocesses", None):
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+        SERVERS.allow(environment())
 
 
 def pytest_sessionfinish() -> None:
     """Write down what was measured: a worker that is slow to end after this is killed."""
+    SERVERS.stop()
     measuring = coverage.Coverage.current()
     if measuring is not None:
         measuring.save()

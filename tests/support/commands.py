@@ -10,7 +10,9 @@ from typing import Any
 
 import codegenie
 from tests.support.benches import TASK_CLASS
+from tests.support.forked_commands import SERVERS, run_in_fork
 
+_SECONDS = 240
 SOURCES = str(Path(codegenie.__file__).parents[1])
 
 _AGENT = """\
@@ -43,9 +45,18 @@ def run_argv(*arguments: str) -> list[str]:
 def call(
     argv: list[str], cwd: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command to its end: in a fork if that is the same, and else in a new process."""
+    env = env or environment()
+    server = SERVERS.server_for(argv, env)
+    return call_anew(argv, cwd, env) if server is None else run_in_fork(server, argv, cwd, env, _SECONDS)
+
+
+def call_anew(
+    argv: list[str], cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in a new process."""
     return subprocess.run(
-        argv, cwd=cwd, env=env or environment(), capture_output=True, text=True, timeout=240, check=False
+        argv, cwd=cwd, env=env or environment(), capture_output=True, text=True, timeout=_SECONDS, check=False
     )
 
 
