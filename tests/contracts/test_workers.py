@@ -21,11 +21,25 @@ def test_number(number, worker_id):
 
 def test_a_group_of_tests_is_run_by_one_worker(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE, encoding="utf-8")
-    argv = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", ".", "-n", "3"]
+    # The other plugins that are installed would be imported by each worker, and have no part in it.
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "xdist",
+        "-q",
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        ".",
+        "-n",
+        "3",
+    ]
     done = subprocess.run(
         [*argv, "--dist", "loadgroup", "test_suite.py"],
         cwd=tmp_path,
-        env=unmeasured(),
+        env={**unmeasured(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=240,

@@ -16,6 +16,7 @@ from codegenie.eval.system.clock import SystemClock
 from tests.support.benches import TASK_CLASS, right_answer, write_bench
 from tests.support.commands import answered, asked, call, eval_argv, in_private_mounts, run_argv, write_agent
 from tests.support.logs import read_records, record_files, record_run, verified
+from tests.support.sampling import sampled
 
 EXAM = ExamFinished(task_class=TASK_CLASS, case_set_digest="0" * 64, rubric_digest="1" * 64, passed=True)
 
@@ -44,7 +45,7 @@ from codegenie.eval.errors import EvalError
 from codegenie.eval.inspection import verify_log
 from codegenie.eval.runner import SystemClock
 
-command, disk = json.loads(sys.argv[1]), Path("disk")
+command, steps, disk = *map(json.loads, sys.argv[1:]), Path("disk")
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "disk"], check=True)
 log = disk / "runs"
 
@@ -76,13 +77,14 @@ def attempt(pages_free):
 
 
 attempt(None)
-for pages in range(18):
+for pages in range(0, 18, steps):
     attempt(pages)
 attempt(None)
 """
 
 
-def test_a_full_disk_leaves_everything_before_it_intact_and_exits_with_4(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pages", sampled((2, 1), in_every_run=lambda pages: pages == 2))
+def test_a_full_disk_leaves_everything_before_it_intact_and_exits_with_4(tmp_path: Path, pages: int) -> None:
     """The disk has room for nothing, for a journal, for a start, … until it has room for a run."""
     write_bench(tmp_path / "bench", cases=["one", "two"])
     (tmp_path / "disk").mkdir()
@@ -92,7 +94,7 @@ def test_a_full_disk_leaves_everything_before_it_intact_and_exits_with_4(tmp_pat
         *("run", TASK_CLASS, "--sut", "null", "--no-cache", "--json", "--quiet"),
         *("--out", "disk/runs", "--cache", "disk/cache"),
     )
-    done = in_private_mounts(program, json.dumps(command))
+    done = in_private_mounts(program, json.dumps(command), str(pages))
     assert done.returncode == 0, done.stderr
     attempts = [json.loads(line) for line in done.stdout.splitlines()]
     assert [one for one in attempts if one["holds"] is not True or not one["intact"]] == []

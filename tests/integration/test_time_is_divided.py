@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from codegenie.eval.isolation.launchers import ConfinedLauncher
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, RunOptions, Spawn
 from codegenie.eval.runner import Runner
+from codegenie.eval.system import supervisor as supervisor_module
 from codegenie.eval.system.processes import ProcessRequest, real_interpreter
 from codegenie.eval.system.scheduling import Deadline, Processors, TimeShare, time_share
 from codegenie.eval.system.supervisor import Supervisor
@@ -148,7 +150,12 @@ def test_a_deadline_is_put_off_by_what_was_withheld_and_not_without_end() -> Non
     assert LIMITS.deadline_stretch == 4
 
 
-def test_a_supervisor_that_has_no_time_to_answer_is_no_fault_of_the_case(tmp_path: Path) -> None:
+def test_a_supervisor_that_has_no_time_to_answer_is_no_fault_of_the_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It takes a processor for as long as the harness waits.
+    monkeypatch.setattr(supervisor_module, "LIMITS", replace(LIMITS, teardown_seconds=1.0))
+
     async def run() -> None:
         # It computes and says nothing, as one does that waits for its turn.
         supervisor = Supervisor(*start_program([real_interpreter(), "-S", "-c", "while True: pass"], {}))

@@ -231,6 +231,7 @@ BROKEN: dict[str, dict[str, Edit]] = {
     },
 }
 
+VERY_LONG = "a very long rubric"
 BENIGN: dict[str, Edit] = {
     "the stub as it is": lambda _bench: None,
     "data with the names of tools": digested(
@@ -250,7 +251,8 @@ BENIGN: dict[str, Edit] = {
     "code that does not compile and is no part of the rubric": digested(
         put(f"{INPUT}/x.py", "def broken(:\n"), put("rubric_lib/x.py.txt", "def broken(:\n")
     ),
-    "a long rubric": put("rubric_lib/x.py", "def f():\n    return 1\n" * 20_000),
+    "a long rubric": put("rubric_lib/x.py", "def f():\n    return 1\n" * 2_000),
+    VERY_LONG: put("rubric_lib/x.py", "def f():\n    return 1\n" * 20_000),
     "a rubric in several files": put("rubric_lib/deep/x.py", "X = 1\n"),
     "a file in a case that is no text": digested(put(f"{INPUT}/x.png", b"\x89PNG\0\xff")),
     "text of the world": in_turn(
