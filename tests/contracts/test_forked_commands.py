@@ -25,7 +25,7 @@ COMMANDS = {
     "a digest": eval_argv("digest", TASK_CLASS, "--json"),
     "a policy": eval_argv("tiers"),
 }
-# In the place of a module that only a mistyped command imports: writes down what the process is given.
+# A module in the place of the command: writes down what the process is given.
 NOTICING = """\
 import gc, json, os, resource, signal, sys, threading
 STREAMS = (sys.stdin, sys.stdout, sys.stderr)
@@ -41,7 +41,8 @@ found = {
     "signals": {int(one): str(signal.getsignal(one)).partition(" at ")[0] for one in signal.valid_signals()},
     "blocked": [int(one) for one in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
     "descriptors": [one for one in range(3, 64) if os.path.lexists(f"/proc/self/fd/{one}")],
-    "streams": [[one.name, one.mode, one.encoding, one.errors, one.line_buffering] for one in STREAMS],
+    "streams": [[one.name, one.mode, one.encoding, one.errors] for one in STREAMS],
+    "buffering": [[one.line_buffering, one.write_through] for one in STREAMS],
     "buffers": [[one.buffer.name, one.buffer.mode, str(type(one.buffer)), one.seekable()] for one in STREAMS],
     "limits": [resource.getrlimit(one) for one in range(16)],
     "collects": [gc.isenabled(), *gc.get_threshold()],
@@ -49,9 +50,8 @@ found = {
     "umask": os.umask(0o77),
     "main": sorted(vars(sys.modules["__main__"])),
 }
-with open("noticed", "w") as file:
-    json.dump({"parent": os.getppid(), **found}, file)
-get_close_matches = lambda *_: []
+print(json.dumps({"parent": os.getppid(), **found}), flush=True)
+os._exit(7)
 """
 
 
@@ -128,13 +128,12 @@ def test_a_reader_who_left_is_the_same_exit_code(server: CommandServer, director
 
 
 def test_a_fork_notices_of_its_start_what_a_new_process_does(server: CommandServer, tmp_path: Path) -> None:
-    (tmp_path / "difflib.py").write_text(NOTICING, encoding="utf-8")
-    noticed = tmp_path / "noticed"
-    argv = eval_argv("a-mistyped-command", "--json")
+    (tmp_path / "noticing.py").write_text(NOTICING, encoding="utf-8")
+    argv = [sys.executable, "-m", "noticing", "one", "--two"]
 
     def found(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
-        assert done.returncode == 2
-        document: dict[str, object] = json.loads(noticed.read_bytes())
+        assert (done.returncode, done.stderr) == (7, "")
+        document: dict[str, object] = json.loads(done.stdout)
         return document
 
     anew = found(call_anew(argv, tmp_path))

@@ -96,7 +96,7 @@ def _become_the_command(request: dict[str, Any], streams: list[int]) -> NoReturn
         sys.argv = ["-m", *request["arguments"]]
         sys.orig_argv = request["argv"]
         as_main: Callable[[str], object] = vars(runpy)["_run_module_as_main"]  # what `python -m` calls
-        as_main("codegenie")
+        as_main(request["module"])
     except BaseException:  # noqa: BLE001 - nothing may return into the loop of the server
         sys.excepthook(*sys.exc_info())
     os._exit(70)  # a command ends its process itself
@@ -105,10 +105,15 @@ def _become_the_command(request: dict[str, Any], streams: list[int]) -> NoReturn
 def _reopen(name: str, mode: str) -> None:
     """Open a standard stream as Python does at its start; the old one remembers whether it can seek."""
     old: Any = getattr(sys, name)
-    buffer: Any = open(old.fileno(), f"{mode}b", closefd=False)  # noqa: SIM115 - to the end of the process
-    buffer.raw.name = old.name
-    lines = old.line_buffering or buffer.raw.isatty()
-    new: Any = io.TextIOWrapper(buffer, old.encoding, old.errors, newline="\n", line_buffering=lines)
+    unbuffered = old.write_through  # PYTHONUNBUFFERED
+    buffering = 0 if unbuffered and mode == "w" else -1
+    buffer: Any = open(old.fileno(), f"{mode}b", buffering, closefd=False)  # noqa: SIM115 - to the very end
+    raw = getattr(buffer, "raw", buffer)
+    raw.name = old.name
+    lines = not unbuffered and (old.line_buffering or raw.isatty())
+    new: Any = io.TextIOWrapper(
+        buffer, old.encoding, old.errors, newline="\n", line_buffering=lines, write_through=unbuffered
+    )
     new.mode = mode
     setattr(sys, name, new)
     setattr(sys, f"__{name}__", new)

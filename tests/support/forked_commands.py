@@ -30,7 +30,6 @@ class CommandServer:
     """A process that is forked for every command."""
 
     def __init__(self, flags: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._arguments_begin = len(_start(flags))
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -45,11 +44,13 @@ class CommandServer:
     def start(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], streams: Sequence[int]
     ) -> "ForkedCommand":
-        """Start a command with these three streams."""
+        """Start `python -m` a module with these three streams."""
         ours, theirs = os.pipe()
+        module, *arguments = argv[argv.index("-m") + 1 :]
         request = {
             "argv": list(argv),
-            "arguments": list(argv[self._arguments_begin :]),
+            "module": module,
+            "arguments": arguments,
             "cwd": str(cwd),
             "env": dict(environment),
         }
