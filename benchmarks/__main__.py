@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.boxes import measure_boxes
 from benchmarks.cold_start import measure_cold_start
 from benchmarks.estimator_costs import measure_estimators
 from benchmarks.evidence import measure_evidence
@@ -41,6 +42,9 @@ class Sizes:
     estimator_rounds: int = 5
     warm_cases: int = 1_000
     logged_runs: int = 1_000
+    boxed_files: Sequence[int] = (10, 100, 1_000)
+    box_rounds: int = 25
+    sleeping_boxes: int = 256
 
 
 QUICK = Sizes(
@@ -55,6 +59,9 @@ QUICK = Sizes(
     estimator_rounds=3,
     warm_cases=250,
     logged_runs=50,
+    boxed_files=(10,),
+    box_rounds=5,
+    sleeping_boxes=16,
 )
 
 
@@ -64,6 +71,8 @@ def measure(directory: Path, sizes: Sizes) -> list[Section]:
     throughput, seconds = measure_throughput(directory, sizes.throughput_cases, sizes.throughput_rounds)
     _say("isolation")
     isolation = measure_isolation(directory, sizes.throughput_cases, sizes.throughput_rounds)
+    _say("boxes")
+    boxes = measure_boxes(sizes.boxed_files, sizes.box_rounds, sizes.sleeping_boxes)
     _say("cold start")
     cold = measure_cold_start(directory, sizes.cold_rounds)
     _say("loading")
@@ -76,7 +85,7 @@ def measure(directory: Path, sizes: Sizes) -> list[Section]:
     estimators = measure_estimators(sizes.estimator_units, sizes.estimator_rounds, seconds)
     _say("evidence")
     evidence = measure_evidence(directory, sizes.warm_cases, sizes.logged_runs, seconds)
-    return [throughput, isolation, cold, loading, fence, memory, estimators, evidence]
+    return [throughput, isolation, boxes, cold, loading, fence, memory, estimators, evidence]
 
 
 def _say(what: str) -> None:

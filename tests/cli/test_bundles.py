@@ -61,14 +61,14 @@ def test_a_bundle_is_verified_and_judged_where_there_is_nothing_but_itself_and_t
     checked = elsewhere.ask("verify", "--out", "claim", "--rescore", "--json")
     assert elsewhere.verdict("--out", "claim").refusal == (4, "NotMeasured")
     verdict = elsewhere.verdict("--out", "claim", "--run", "latest")
-    shown = elsewhere.ask("show", "latest", "case-00", "--diff", "--out", "claim")
+    shown = elsewhere.ask("show", "latest", "case-00", "--output", "--out", "claim")
 
     assert (alone.code, alone.document["not_checked"]) == (0, ["case_digests"])
     assert alone.document["chain_head"] == head
     assert (checked.code, checked.document["not_checked"]) == (0, [])
     assert checked.document["rescored"] == UNITS
     assert (verdict.code, verdict.document["verdict"]) == (0, "sufficient")
-    assert '--- case-00#0 "diff" as the agent wrote it; it was not checked\n| --- a\n| +++ b\n' in shown.out
+    assert shown.out.startswith("--- case-00#0 output, in the words of the agent\n| {\n")
     assert sorted(path.name for path in elsewhere.directory.iterdir()) == [
         "bench",
         "claim",

@@ -195,7 +195,7 @@ def test_a_bug_shows_where_it_is_to_whoever_asks(monkeypatch: pytest.MonkeyPatch
 def test_every_command_of_the_group_is_known_to_the_help() -> None:
     modules = {path.stem for path in Path(cli.__file__).parent.glob("*_command.py")}
     names = ["run", "verify", "promote_verdict", "show", "export", "digest", "fence", "list", "cache", "demo"]
-    assert modules == {f"{name}_command" for name in [*names, "doctor", "tiers", "abandon"]}
+    assert modules == {f"{name}_command" for name in [*names, "doctor", "tiers", "abandon", "runs", "cases"]}
 
 
 SHELL_ENDINGS = {

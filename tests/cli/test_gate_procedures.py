@@ -274,7 +274,7 @@ def test_a_run_that_was_given_up_stays_as_a_failed_look(desk: Desk) -> None:
     assert (found["ok"], found["unfinished_runs"]) == (True, [])
     assert found["abandoned_runs"] == {run: "the disk was lost"}
     assert f"abandoned     {run} counts as failed: the disk was lost\n" in desk.ask("verify").out
-    assert "was abandoned: the disk was lost" in desk.ask("show", run).err
+    assert "\nabandoned        the disk was lost\n" in desk.ask("show", run).out
     assert desk.verdict().refusal == (4, "NotMeasured")
 
 

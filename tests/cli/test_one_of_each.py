@@ -9,7 +9,7 @@ from codegenie.eval.wording import counted
 from tests.support.benches import TASK_CLASS, write_bench
 from tests.support.commands import call, eval_argv
 
-PLURAL = re.compile(r"(?<![\w.#-])1 (?:[A-Za-z-]+ ){0,2}?[A-Za-z-]*[a-rt-z]s\b(?! (?:passed|scored))")
+PLURAL = re.compile(r"(?<![\w.#-])1 (?!ms\b)(?:[A-Za-z-]+ ){0,2}?[A-Za-z-]*[a-rt-z]s\b(?! (?:passed|scored))")
 AGENT = "def wrong(case):\n    return {}\n\n\ndef broken(case):\n    raise ValueError\n"
 COMMANDS = [
     ("list",),
@@ -25,6 +25,8 @@ COMMANDS = [
     ("verify",),
     ("verify", "--rescore"),
     ("show", "latest"),
+    ("runs",),
+    ("cases",),
     ("promote-verdict", TASK_CLASS, "--tier", "bronze", "--run", "latest"),
     ("cache", "prune", "--older-than", "0"),
 ]
@@ -41,6 +43,7 @@ COMMANDS = [
         ("11 units", False),
         ("0.1 units", False),
         ("1 class", False),
+        ("1 ms", False),
     ],
 )
 def test_a_plural_after_one_is_found(text: str, found: bool) -> None:

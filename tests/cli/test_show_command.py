@@ -73,7 +73,7 @@ def test_a_case_is_shown_with_its_verdict_its_cost_and_what_can_be_looked_at(des
     assert shown.out.startswith("case-03#0  passed  score 1.000\n")
     assert "  accuracy         1.000\n" in shown.out
     assert "cost unknown · reused none" in shown.out
-    assert "look at          --diff, --log, --rubric (output, rubric_stdout)" in shown.out
+    assert "look at          --diff, --output, --log, --rubric (output, rubric_stdout)" in shown.out
     assert [trial["case_id"] for trial in document["trials"]] == ["case-03"]
     assert document["text"] == shown.out.splitlines()
 
@@ -90,20 +90,20 @@ def test_a_failure_is_understood_in_one_command(fresh_desk: Desk) -> None:
     assert fresh_desk.ask("show", "latest", "case-00", "--log").out == (
         "--- case-00#0 sut_log\nI have no idea about case-00\n"
     )
-    assert '"answer": "it is not"' in fresh_desk.ask("show", "latest", "case-00", "--diff").out
+    assert '"answer": "it is not"' in fresh_desk.ask("show", "latest", "case-00", "--output").out
     assert '"passed": false' in fresh_desk.ask("show", "latest", "case-00", "--rubric").out
 
 
-def test_what_an_agent_calls_its_diff_is_shown_as_its_own_words(desk: Desk) -> None:
+def test_what_an_agent_calls_its_diff_is_shown_with_its_words_and_never_as_its_change(desk: Desk) -> None:
     assert desk.ask("show", "latest", "case-00", "--diff").out.splitlines() == [
         "--- case-00#0 change, computed from the input and the output",
         "the output names no files, so nothing is changed",
-        '--- case-00#0 "diff" as the agent wrote it; it was not checked',
-        "| --- a",
-        "| +++ b",
-        "--- case-00#0 what else the agent returned",
+    ]
+    assert desk.ask("show", "latest", "case-00", "--output").out.splitlines() == [
+        "--- case-00#0 output, in the words of the agent",
         "| {",
-        '|   "answer": "it is case-00"',
+        '|   "answer": "it is case-00",',
+        '|   "diff": "--- a\\n+++ b\\n"',
         "| }",
     ]
 
@@ -140,20 +140,13 @@ def lied_to(fresh_desk: Desk) -> Desk:
     return fresh_desk
 
 
-def test_a_change_is_computed_and_a_lie_about_it_is_the_agents(lied_to: Desk) -> None:
+def test_a_change_is_computed_and_a_lie_about_it_is_left_out(lied_to: Desk) -> None:
     text = lied_to.ask("show", "latest", "case-00", "--diff").out.splitlines()
     (told,) = lied_to.ask("show", "latest", "case-00", "--diff", "--json").document["changes"]
 
-    assert text == [
-        "--- case-00#0 change, computed from the input and the output",
-        *CHANGE,
-        '--- case-00#0 "diff" as the agent wrote it; it was not checked',
-        "| --- a/README",
-        "| +++ b/README",
-        "| --- case-00#0 change, computed from the input and the output",
-    ]
-    assert (told["computed"], told["not_computed"]) == (CHANGE, None)
-    assert told["written_by_the_agent"].startswith("--- a/README\n")
+    assert text == ["--- case-00#0 change, computed from the input and the output", *CHANGE]
+    assert told == {"computed": CHANGE, "not_computed": None}
+    assert '"diff": "--- a/README' in lied_to.ask("show", "latest", "case-00", "--output").out
 
 
 def test_a_change_is_computed_only_from_the_case_that_was_measured(lied_to: Desk) -> None:
@@ -262,14 +255,17 @@ def test_every_trial_of_a_case_is_shown(fresh_desk: Desk) -> None:
 
 
 def test_nothing_that_an_agent_or_a_rubric_wrote_steers_a_terminal(rude_desk: Desk) -> None:
-    for part in ("--diff", "--log", "--rubric"):
+    for part in ("--output", "--log", "--rubric"):
         said = rude_desk.ask("show", "latest", "case-00", part)
         assert said.code == 0
-        assert "a\N{REPLACEMENT CHARACTER}[2J" in said.out
+        # An output is shown as JSON, which spells control characters.
+        shown = "a\\u001b[2J" if part == "--output" else "a\N{REPLACEMENT CHARACTER}[2J"
+        assert shown in said.out
     for command in (
         ("show", "latest"),
         ("show", "latest", "case-00"),
         ("show", "latest", "case-00", "--diff"),
+        ("show", "latest", "case-00", "--output"),
         ("show", "latest", "case-00", "--log"),
         ("show", "latest", "case-00", "--rubric"),
         ("promote-verdict", TASK_CLASS, "--tier", "bronze"),
@@ -317,8 +313,8 @@ def test_an_output_that_is_no_object_is_shown_all_the_same(desk: Desk) -> None:
     """A log from elsewhere may name any artefact as an output."""
     for content, code in ((b"[1, 2]", 0), (b"{", 2), (b"\xff", 2)):
         name_as_output(desk, content)
-        said = desk.ask("show", "latest", "case-00", "--diff")
-        assert said.code == code
+        said = desk.ask("show", "latest", "case-00", "--output")
+        assert said.code == desk.ask("show", "latest", "case-00", "--diff").code == code
         assert said.out.endswith("| [\n|   1,\n|   2\n| ]\n") == (code == 0)
 
 

@@ -52,6 +52,9 @@ CALLS = [
     (2, "tiers --write"),
     (4, "verify"),
     (4, "show latest"),
+    (0, "runs"),
+    (2, f"runs {TASK_CLASS}"),
+    (4, "cases"),
     (4, "export latest -o run.zip"),
     (4, "abandon latest --because there-is-none"),
     (4, f"promote-verdict {TASK_CLASS} --tier bronze"),
@@ -63,12 +66,16 @@ CALLS = [
     (2, f"promote-verdict {TASK_CLASS} --tier bronze --tiers not-there.yaml"),
     (0, "show latest"),
     (0, "show latest one --diff"),
+    (0, "runs"),
+    (0, "cases"),
+    (2, "cases --outcome good"),
     (2, "show latest nothing-of-this-name"),
     (0, "export latest -o run.zip"),
     (2, "export latest"),
     (2, "abandon latest"),
     (2, "verify --expect-head nothing"),
     (4, f"run {TASK_CLASS} --sut python:agent:costly --max-cost-usd 1 --concurrency 1"),
+    (0, "show latest"),
     (0, "cache prune"),
     (0, "abandon latest --because the-test-is-over"),
 ]
@@ -84,6 +91,8 @@ STALE_CALLS = [
 TAMPERED_CALLS = [
     (3, "verify"),
     (3, "show latest"),
+    (3, "runs"),
+    (3, "cases"),
     (3, "export latest -o again.zip"),
     (3, "abandon latest --because the-log-is-broken"),
     (3, "cache prune"),
@@ -92,7 +101,10 @@ MISSING_CALLS = [(2, f"digest {TASK_CLASS}"), (2, "fence nothing-of-this-name")]
 # The commands that scripts call for their exit code, and whose help says what each means.
 DECIDING = ("run", "verify", "promote-verdict", "digest", "fence")
 # Words of the table that are values, and not keys.
-VALUES = {"current", "error", "extra", "missing", "open", "removed", "stale", "warning", "young"}
+VALUES = {
+    *("abandoned", "agent", "broker", "current", "error", "extra", "finished", "missing", "open", "removed"),
+    *("stale", "warning", "young"),
+}
 # What a rubric leaves that no longer says the same, which no rubric of this test does.
 DIFFERENCE = {"run", "stored_in", "now_in", *(field.name for field in dataclasses.fields(Difference))}
 

@@ -221,7 +221,7 @@ def test_every_variable_setting_and_schema_that_the_source_names_is_on_the_page(
     named = set(re.findall(r"\bCODEGENIE_[A-Z_]*[A-Z]\b", source))
     named |= set(re.findall(r'"(codegenie\.eval\.[a-z]+/\d+)"', source))
     named |= set(re.findall(r'^    "([a-z_]+)": \([a-z, ]+\),$', source, re.MULTILINE))
-    pages = "".join(text_of(f"reference/{page}.md") for page in ("cli", "report", "log"))
+    pages = "".join(text_of(f"reference/{page}.md") for page in ("cli", "report", "log", "sut-toml"))
 
     assert {"CODEGENIE_DEBUG", "codegenie.eval.run/1", "concurrency"} <= named
     assert {name for name in named if f"`{name}" not in pages} == set()

@@ -24,6 +24,9 @@ PARAMETERS = 5
 
 # Around foreign code, and at the command line's last line; nowhere else, and once in each.
 BROAD_EXCEPT_ROOMS = {
+    "codegenie/eval/boxes/box_server_program.py",
+    "codegenie/eval/boxes/init.py",
+    "codegenie/eval/execution/worker_program.py",
     "codegenie/eval/suts/raised.py",
     "codegenie/eval/cli/__init__.py",
     "codegenie/eval/isolation/confinement/guardian_program.py",

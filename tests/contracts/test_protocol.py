@@ -16,6 +16,10 @@ SPEAKERS = [
     "isolation/zygote_client.py",
     "isolation/confinement/guardian_program.py",
     "isolation/confinement/zygote.py",
+    "boxes/box_server_program.py",
+    "boxes/box.py",
+    "boxes/init.py",
+    "boxes/launching.py",
 ]
 WORDS = {name: value for name, value in vars(protocol).items() if name.isupper() and isinstance(value, str)}
 RECORDS = {name for name, value in vars(protocol).items() if hasattr(value, "__required_keys__")}

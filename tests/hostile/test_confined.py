@@ -85,9 +85,12 @@ def not_proved(what: str, way: Way, refusal: IsolationUnavailable) -> str:
     return f"not proved here: {what} in {way.isolation}: {refusal}"
 
 
-def what_is_left(room: Path) -> list[str]:
-    """Name processes and private directories that are still there a while after a run."""
-    processes = all_gone(descendants(os.getpid()), PATIENCE_SECONDS)
+def what_is_left(room: Path, before: set[int]) -> list[str]:
+    """Name processes and private directories that are still there a while after a run.
+
+    `before` are the processes that were there before it, such as the one that serves commands to other tests.
+    """
+    processes = all_gone(descendants(os.getpid()) - before, PATIENCE_SECONDS)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (directories := list(room.rglob("codegenie-eval-*"))) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -107,6 +110,7 @@ def test_an_honest_rubric_does_its_work(way: Way, tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", sampled(WAYS, DEFAULT_WAY.__eq__))
 @every_row
 def test_an_attack_comes_to_what_the_table_says(row: Row, way: Way, tmp_path: Path) -> None:
+    before = descendants(os.getpid())
     try:
         outcome = CONFINED[row.name](tmp_path, way.isolation, way.spawn)
     except IsolationUnavailable as refusal:
@@ -116,6 +120,6 @@ def test_an_attack_comes_to_what_the_table_says(row: Row, way: Way, tmp_path: Pa
     if not outcome.harm:
         # An attempt that came to its end, and not an attacker that stumbled over its own feet.
         assert outcome.met == row.met, outcome
-        assert what_is_left(tmp_path) == []
+        assert what_is_left(tmp_path, before) == []
     if outcome.sibling is not None:
         assert outcome.sibling == honest_score()

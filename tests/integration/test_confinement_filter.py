@@ -6,7 +6,6 @@ that we are not on is proved, too, and every answer for every number, not only f
 
 import errno
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,11 @@ from codegenie.eval.isolation.confinement.syscall_numbers import (
     OURS,
     numbers,
 )
+from tests.support.call_filters import ALLOW, ARCHITECTURES, ERROR, KILL, answer
 from tests.support.system_calls import REFUSED, WELL_KNOWN
 
 MACHINES = ("x86_64", "aarch64")
-ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 I386, ARM = 0x40000003, 0x40000028
-ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 EPERM, ENOSYS, EAGAIN = (ERROR | number for number in (errno.EPERM, errno.ENOSYS, errno.EAGAIN))
 SELF = 0x5E1F5E1F
 NEAR = (0x5E1F0001, 0x5E1F0002, 0x5E1F0003)
@@ -53,30 +51,6 @@ each_filter = pytest.mark.parametrize(
         "without-metadata-and-execution",
     ],
 )
-
-
-def answer(code: seccomp.Code, number: int, architecture: int, arguments: Sequence[int] = ()) -> int:
-    """Run a filter on one call, as the kernel does; a jump out of the program is an error."""
-    words = [number & 0xFFFFFFFF, architecture, 0, 0]
-    for argument in [*arguments, *[0] * (6 - len(arguments))]:
-        words += [argument & 0xFFFFFFFF, argument >> 32 & 0xFFFFFFFF]
-    at = value = 0
-    for _ in range(len(code)):
-        operation, true, false, operand = code[at]
-        at += 1
-        if operation == 0x20:
-            value = words[operand // 4]
-        elif operation == 0x54:
-            value &= operand
-        elif operation == 0x05:
-            at += operand
-        elif operation in {0x15, 0x35}:
-            at += true if (value == operand if operation == 0x15 else value >= operand) else false
-        elif operation == 0x06:
-            return operand
-        else:
-            raise AssertionError(f"no such operation: {operation:#x}")
-    raise AssertionError("no end")
 
 
 def test_numbers_are_those_of_a_second_list() -> None:

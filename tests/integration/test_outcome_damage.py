@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from codegenie.eval.canonical import canonical_json
+from codegenie.eval.execution_ports import Judged
 from codegenie.eval.ports import SutCase
 from codegenie.eval.runner import Runner
 from codegenie.eval.store.outcomes import Miss, OutcomeStore, Place
@@ -214,7 +215,7 @@ def test_an_entry_that_holds_no_answer_under_the_rules_of_the_bench_is_a_miss(
 ) -> None:
     """Otherwise one forged entry would put a finish into the log that `verify` refuses."""
     memory, case = memory_of(bench)
-    output = canonical_json({"answer": "it is one"})
+    output = Judged(canonical_json({"answer": "it is one"}))
     key = memory._answer_key(case, output)  # noqa: SLF001 - the key that a forger would compute
     value = {"passed": True, "score": 1.0, "breakdown": {}, "failure_modes": []}
     store = OutcomeStore(bench.store)

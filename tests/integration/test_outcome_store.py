@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.canonical import canonical_json
+from codegenie.eval.execution_ports import Judged
 from codegenie.eval.models import SutIdentity
 from tests.support.benches import TASK_CLASS, write_bench
 from tests.support.commands import asked, call, run_argv, write_agent
@@ -239,7 +240,7 @@ def test_another_interpreter_is_another_score(bench: Bench, monkeypatch: pytest.
 def test_another_isolation_class_is_another_score(bench: Bench) -> None:
     """Only one class exists so far, so the memory itself is asked."""
     memory, case = memory_of(bench)
-    output = canonical_json({"answer": "it is one"})
+    output = Judged(canonical_json({"answer": "it is one"}))
     assert memory.answer(case, output) is not None
     explained: list[str] = []
     stronger = memory.start.isolation.model_copy(update={"isolation_class": "namespace"})

@@ -29,6 +29,8 @@ TAKEN: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "breakdown keys": ("python/breakdown-keys", lambda keys: keys == ("fixed", "minimal", "parses")),
     "rubric source": ("python/coding-utf8", lambda nothing: nothing is None),
     "rubric output": ("rubric_output/perfect", lambda answer: answer.passed),
+    "file of an agent": ("toml/sut", lambda spec: spec.broker.prices.output == 15),
+    "statement of an agent": ("json/stated", lambda stated: stated[1].cost_usd == 0.5),
     "result of an agent": ("rubric_output/result", lambda answer: answer.cost_usd == 0.25),
     "exception of an agent": ("rubric_output/raised", lambda fault: "ValueError" in fault.detail),
     "first record": ("log/started", lambda record: record.index == 0),

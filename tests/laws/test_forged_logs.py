@@ -9,10 +9,12 @@ import pytest
 
 from codegenie.eval.canonical import canonical_json
 from codegenie.eval.errors import ChainTamperDetected
+from codegenie.eval.isolation_proof import BoxProof, ProbeResult, required_of_box
 from codegenie.eval.log.chain import Link, record_hash, record_name
 from codegenie.eval.log.disk import HEAD
-from codegenie.eval.models import BenchCase, Summary
+from codegenie.eval.models import BenchCase, IsolationClass, Summary, SutIdentity, SutNetwork
 from codegenie.eval.planning import case_set_digest
+from codegenie.eval.suts.identity import identity_digest
 from tests.support.logs import Edit, build_log, forge, probes, read_records, verified, write_log
 
 START, FINISH, RESUMED, RESUMED_FINISH, EXAM = 0, 1, 3, 4, 5
@@ -156,6 +158,30 @@ def no_cases(record: dict[str, Any]) -> None:
     body["selection"]["available_cases"] = 0
 
 
+def boxed(boundary: str, network: str = "none", proof: dict[str, Any] | None = None) -> Edit:
+    """Return the edit that says an agent of the command line ran in a box."""
+
+    def edit(record: dict[str, Any]) -> None:
+        sut = SutIdentity(spec="command:./agent.sh", digest="a" * 64)
+        facts = {"sut": sut.model_dump(mode="json"), "sut_identity_digest": identity_digest(sut)}
+        box = {} if proof is None else {"sut_isolation": proof}
+        record["body"].update(facts, sut_boundary=boundary, sut_network=network, **box)
+
+    return edit
+
+
+def box_proof(
+    isolation_class: IsolationClass, network: SutNetwork = "none", *, without: str | None = None
+) -> dict[str, Any]:
+    """Return a proof of the boxes of a class, as a record spells it."""
+    names = sorted(required_of_box(isolation_class, network) - {without})
+    probed = tuple(ProbeResult(name=name, blocked=True) for name in names)
+    proof = BoxProof(
+        isolation_class=isolation_class, network=network, kernel="6.18", landlock_abi=7, probes=probed
+    )
+    return proof.model_dump(mode="json")
+
+
 START_FORGERIES: dict[str, tuple[Edit, int]] = {
     "a case digest": (lambda record: record["body"]["cases"][0].update(digest="a" * 64), START),
     "a case digest and that of the set": (weaker_case, FINISH),
@@ -211,6 +237,17 @@ START_FORGERIES: dict[str, tuple[Edit, int]] = {
         START,
     ),
     "our process as another": (lambda record: record["body"].update(sut_boundary="process"), START),
+    "a box that nothing proves": (boxed("namespace"), START),
+    "a network without a box": (boxed("process"), START),
+    "a box with the proof of a weaker one": (boxed("namespace", proof=box_proof("landlock")), START),
+    "a box with the proof of another network": (
+        boxed("namespace", proof=box_proof("namespace", "host")),
+        START,
+    ),
+    "a box whose thief found the answers": (
+        boxed("namespace", proof=box_proof("namespace", without="secret-file")),
+        START,
+    ),
     "a spec without end": (lambda record: record["body"]["sut"].update(spec="a" * 2_001), START),
     "a run named for the newest": (lambda record: record.update(run_id="latest"), START),
     "a start of another year": (lambda record: record.update(recorded_at="2999-01-01T00:00:00Z"), FINISH),
@@ -299,3 +336,9 @@ def test_a_run_cannot_be_resumed_with_more_than_was_planned(log: Path) -> None:
 def test_a_record_cannot_choose_its_hash(log: Path, algorithm: str) -> None:
     forge(log, EXAM, lambda record: record.update(algorithm=algorithm))
     assert refusal(log).where == record_name(EXAM)
+
+
+def test_a_start_whose_box_is_proved_is_not_what_is_refused(log: Path) -> None:
+    forge(log, START, boxed("namespace", proof=box_proof("namespace")))
+    # The finish still names the other agent, so it is the finish that does not fit.
+    assert refusal(log).where == record_name(FINISH)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from codegenie.eval.bench.copies import CaseSnapshots
 from codegenie.eval.bench.digest_list import digest_statuses, write_digests
 from codegenie.eval.bench.loading import load_task_class
+from codegenie.eval.execution_ports import Judged
 from codegenie.eval.models import BenchCase, RunOptions, RunPlan, SutIdentity
 from codegenie.eval.ports import SutCase, SutRunner
 from codegenie.eval.runner import Runner, RunParts
@@ -114,7 +115,7 @@ class Stages:
         with store.for_sut(self.case) as room:
             seen_by_agents = (tree(room), sut_seconds(self.case, None))
         with store.for_rubric(self.case) as room:
-            request = rubric_request(self.case, OUTPUT)
+            request = rubric_request(self.case, Judged(OUTPUT))
             judged_by = (dict(self.plan.task_class.taxonomy), self.plan.task_class.breakdown_keys)
             seen_by_rubric = (tree(room), request, judged_by)
         store.close()
@@ -124,7 +125,7 @@ class Stages:
             # Ours take no room: what they read shows in what they say.
             own = asyncio.run(sut.ask(SutCase("one", TASK_CLASS, "", 0), 5.0))
             yield spec, own if sut.boundary == "harness" else seen_by_agents, key
-        yield "rubric", seen_by_rubric, self.memory(NotingSut())._answer_key(self.case, OUTPUT)  # noqa: SLF001
+        yield "rubric", seen_by_rubric, self.memory(NotingSut())._answer_key(self.case, Judged(OUTPUT))  # noqa: SLF001
 
 
 def covers(before: list[Stage], after: list[Stage]) -> set[str]:

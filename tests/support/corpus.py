@@ -34,13 +34,18 @@ from codegenie.eval.decoding import decode_json, decode_toml, decode_yaml, decod
 from codegenie.eval.errors import EvalError
 from codegenie.eval.evidence import Answer, apply_block_rule
 from codegenie.eval.gate.policy import read_policy
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.chain import ChainVerifier, decode_head, decode_record
 from codegenie.eval.log.journal import _lines as journal_lines
 from codegenie.eval.log.records import record_pieces
 from codegenie.eval.ports import RubricRun, SutAnswer
 from codegenie.eval.sanitising import Redactor
+from codegenie.eval.suts.agent_output import StatedUsage
+from codegenie.eval.suts.agent_spec.reading import PRESETS, decoded_spec, preset
+from codegenie.eval.suts.agent_spec.records import AgentSpec
 from codegenie.eval.suts.result_reader import read_raised, read_result
 from codegenie.eval.validation import judge
+from tests.support.stated_usage import read_usage
 from tests.unit.test_validation import RUN, task_class
 
 CORPUS = Path(__file__).resolve().parents[1] / "fixtures" / "corpus"
@@ -124,6 +129,21 @@ def _journal_law(raw: bytes, lines: list[Any]) -> bool:
     return ends == sorted(ends) and (not ends or ends[-1] <= len(raw))
 
 
+def _spec_law(_: bytes, spec: AgentSpec) -> bool:
+    return AgentSpec.model_validate_json(spelled(spec)) == spec
+
+
+def _stated(raw: bytes) -> list[StatedUsage]:
+    return [read_usage(preset(name).output, raw, raw) for name in PRESETS]
+
+
+def _stated_law(_: bytes, stated: list[StatedUsage]) -> bool:
+    return all(
+        (one.cost_usd is None or 0 <= one.cost_usd <= LIMITS.cost_usd) and len(one.notes) <= 1
+        for one in stated
+    )
+
+
 def _nothing(_: bytes, __: object) -> bool:
     return True
 
@@ -159,6 +179,8 @@ READERS: Mapping[str, Reader] = {
     ),
     "rubric source": Reader(lambda raw: check_reviewable("rubric.py", raw), _nothing),
     "rubric output": Reader(_judged, _answer_law),
+    "file of an agent": Reader(lambda raw: decoded_spec(raw, "sut.toml"), _spec_law),
+    "statement of an agent": Reader(_stated, _stated_law),
     "result of an agent": Reader(read_result, _result_law),
     "exception of an agent": Reader(lambda raw: read_raised(raw, REDACTOR), _nothing),
     "first record": Reader(lambda raw: ChainVerifier().check("00000000.json", raw), _spelled_once),

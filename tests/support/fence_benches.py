@@ -69,6 +69,11 @@ def entry(*lines: str) -> Edit:
     return appended("failure_modes.yaml", "".join(f"{line}\n" for line in lines))
 
 
+def step(*lines: str) -> Edit:
+    """Return an edit that gives the case a step."""
+    return appended(TOML, "\n".join(["", "[[execute]]", 'name = "one"', *lines, ""]))
+
+
 def key(value: str) -> Edit:
     return appended("breakdown_keys.py", f"    MORE = {value}\n")
 
@@ -150,6 +155,29 @@ BROKEN: dict[str, dict[str, Edit]] = {
         "a chain that is too long": put("rubric_lib/x.py", "x = " + "+".join(["y"] * 100_000) + "\n"),
         "a name of another module's syntax": put("rubric_lib/x.py", "print 'hello'\n"),
     },
+    "F012": {
+        **{
+            line: appended("rubric.py", f"\n{line}\n")
+            for line in (
+                "exec('x')",
+                "value = eval",
+                "compile('x', 'x', 'exec')",
+                "__import__('x')",
+                "import subprocess",
+                "if passed: import runpy",
+                "import json, importlib.util as i",
+                "from ctypes import CDLL",
+                "import os; os.system('x')",
+                "os . execvp('x', ['x'])",
+                "from os import (path, posix_spawn as p)",
+                "import builtins; builtins.exec('x')",
+                "from builtins import eval as e",
+                "import marshal, pickle",
+                "import numpy",
+            )
+        },
+        "in the library": put("rubric_lib/deep/x.py", "def f():\n    import subprocess\n"),
+    },
     "F020": {"a computed key": key('"a" + "b"'), "a call": appended("breakdown_keys.py", "print('x')\n")},
     "F021": {
         "as written": key('"llm_confidence"'),
@@ -184,8 +212,27 @@ BROKEN: dict[str, dict[str, Edit]] = {
     "F051": {
         "a field too many": digested(appended(TOML, "weight = 2\n")),
         "another id": digested(replaced(TOML, f'"{CASE}"', '"other"')),
+        "a step without its file": digested(
+            step('kind = "program"', 'argv = ["x"]', 'stdin = "execute/no.txt"')
+        ),
+        "calls that cannot be made": digested(
+            step('kind = "python-calls"', 'module = "m"', 'calls = "execute/calls.json"'),
+            put(f"cases/{CASE}/execute/calls.json", "[]"),
+        ),
+        "a step of no kind": digested(step('kind = "shell"')),
     },
     "F052": {"a pointer": digested(put(f"{INPUT}/model.bin", LFS))},
+    "F053": {
+        argv: digested(step('kind = "program"', f"argv = {argv}"))
+        for argv in (
+            '["python3", "-m", "pytest", "-q"]',
+            '["/usr/bin/pytest"]',
+            '["python3", "-m", "unittest.main"]',
+            '["go", "test", "./..."]',
+            '["cargo", "test"]',
+            '["sh", "-c", "tox -e py"]',
+        )
+    },
     "F060": {"no digest": replaced("cases/digests.yaml", "blake3:", "sha256:")},
     "F061": {"an edited case": appended(f"cases/{CASE}/expected/answer.txt", "\n")},
     "F062": {"no entry": more_cases(1), "no list": removed("cases/digests.yaml")},
@@ -201,7 +248,7 @@ BROKEN: dict[str, dict[str, Edit]] = {
         "a byte order mark in a case": digested(
             prepended(f"{INPUT}/question.txt", "\N{ZERO WIDTH NO-BREAK SPACE}")
         ),
-        "tags in a case": digested(appended(f"{INPUT}/question.txt", "\U000e0041\U000e0042")),
+        "tags in a case": digested(appended(f"{INPUT}/question.txt", "\U000e0031\U000e0042")),
         "a filler": appended("README.md", "\N{HANGUL FILLER}"),
         "smuggled selectors": digested(appended(f"{INPUT}/question.txt", "\U000e0105")),
         "tags as attributes are not excused": appended("README.md", "\N{LANGUAGE TAG}"),
@@ -244,8 +291,21 @@ BENIGN: dict[str, Edit] = {
         put(f"{INPUT}/run.sh"), mode(f"{INPUT}/run.sh", 0o755)
     ),
     "a rubric that would fail as soon as it ran": in_turn(
-        put("rubric_lib/x.py", "import not_there\nraise SystemExit(not_defined)\n"),
+        put("rubric_lib/x.py", "import json.not_there\nraise SystemExit(not_defined)\n"),
         prepended("rubric.py", "import os; os._exit(3)\n"),
+    ),
+    "a rubric with words that only look like code being run": in_turn(
+        put("rubric_lib/x.py", "from . import y\nfrom rubric_lib import y\nimport y\n"),
+        put("rubric_lib/y.py", "from __future__ import annotations\nimport re, os.path\n"),
+        appended(
+            "rubric.py",
+            "\nimport re\nre.compile('eval(x)')\n# import subprocess\nTEXT = 'import subprocess'\n"
+            "def f(system, compile=None): return system.exec(compile=1) and system.popen\n",
+        ),
+    ),
+    "steps that are as they should be": digested(
+        step('kind = "program"', 'argv = ["python3", "-I", "main.py", "latest"]', 'stdin = "execute/in.txt"'),
+        put(f"cases/{CASE}/execute/in.txt"),
     ),
     "a rubric that warns": appended("rubric.py", 'X = "\\d" is 1\n'),
     "code that does not compile and is no part of the rubric": digested(

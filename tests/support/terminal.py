@@ -12,7 +12,7 @@ from tests.integration.command import PROGRAM
 HOSTILE = (
     "\x1b[2J\x1b[1;1HPASS\x1b[0m \x1b]8;;http://evil.invalid\x07link\x1b]8;;\x07 \x1b]52;c;aGk=\x07"
     " \x1b]0;title\x07 \x9b31m \x90q\x9c \u202egnp\u2066x\u2069 \u200b\u2028\u2029 \r\n\r\nPASSED 100 %"
-    " \x08\x08 \x7f \x00 \ufeff \U000e0041"
+    " \x08\x08 \x7f \x00 \ufeff \U000e0031"
 )
 OWN_SEQUENCE = "\r\x1b[2K"
 # What could steer a terminal or hide text: C0, DEL, C1, bidirectional, zero width, separators, tags.

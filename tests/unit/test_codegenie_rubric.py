@@ -187,3 +187,14 @@ def test_the_helper_costs_no_import_beyond_json_os_and_sys(tmp_path: Path) -> No
     )
 
     assert child.stdout == "['codegenie_rubric']\n"
+
+
+def test_what_came_of_the_steps_is_there_and_empty_for_a_case_without_steps(tmp_path: Path) -> None:
+    source = (
+        "from codegenie_rubric import emit, read_case\n"
+        "r = read_case()\nprint(r.executions)\nemit(passed=True, score=1.0)\n"
+    )
+
+    assert run_rubric(tmp_path, source).stderr == "{}\n"
+    with_steps = {**REQUEST, "executions": {"cli": {"end": "exit:0"}}}
+    assert run_rubric(tmp_path, source, with_steps).stderr == "{'cli': {'end': 'exit:0'}}\n"

@@ -2,7 +2,14 @@
 
 from dataclasses import replace
 
-from codegenie.eval.isolation_proof import REQUIRED_PROBES, ClassFinding, strongest
+from codegenie.eval.isolation_proof import (
+    REQUIRED_PROBES,
+    BoxFinding,
+    BoxProof,
+    ClassFinding,
+    ProbeResult,
+    strongest,
+)
 from codegenie.eval.reporting.doctor_text import render_doctor
 from tests.support.gate import proof
 
@@ -77,3 +84,18 @@ def test_auto_takes_nothing_that_has_to_be_asked_for_by_name_and_says_so() -> No
     assert strongest([*lacking, BARE]) == "subprocess"
     assert strongest(by_name) is None
     assert any(line.startswith("auto takes   nothing: ") for line in render_doctor(by_name, {}))
+
+
+def test_boxes_of_agents_have_rows_and_remedies_of_their_own() -> None:
+    probes = (ProbeResult(name="secret-file", blocked=True),)
+    found = BoxProof(isolation_class="namespace", network="broker", kernel="6.12", probes=probes)
+    boxes = [BoxFinding("namespace", found), BoxFinding("landlock", None, "too old", ("a newer kernel",))]
+    lines = render_doctor([LANDLOCK, BARE], MACHINE, boxes)
+
+    at = lines.index("boxes        result")
+    assert lines[at + 1 : at + 4] == [
+        "namespace    proved: 1 probe of a thief blocked",
+        "landlock     not proved: too old",
+        "",
+    ]
+    assert lines[-2:] == ["for boxes of landlock:", "  a newer kernel"]

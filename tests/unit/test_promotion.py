@@ -21,6 +21,7 @@ from codegenie.eval.models import (
     BenchRunReport,
     BenchScore,
     FailureMode,
+    IsolationClass,
     Selection,
     Severity,
 )
@@ -610,3 +611,18 @@ def test_judging_changes_nothing_and_says_the_same_again() -> None:
 
     assert judged(of) == judged(of)
     assert judged(of).model_dump_json() == judged(of).model_dump_json()
+
+
+@pytest.mark.parametrize(("isolation_class", "against"), [("subprocess", True), ("landlock", False)])
+def test_code_of_an_agent_that_was_executed_unconfined_is_not_evidence(
+    isolation_class: IsolationClass, against: bool
+) -> None:
+    step = {"kind": "program", "name": "cli", "argv": ["python3", "main.py"]}
+    plain = started(30, isolation=proof(isolation_class))
+    with_steps = plain.model_copy(
+        update={"cases": tuple(BenchCase(**{**dict(case), "execute": [step]}) for case in plain.cases)}
+    )
+    ran = report(30, 30, isolation_class=isolation_class)
+
+    assert ("unconfined_execution" in codes(judged(evidence(ran, started=with_steps)))) is against
+    assert "unconfined_execution" not in codes(judged(evidence(ran, started=plain)))

@@ -59,9 +59,11 @@ def test_what_has_no_input_to_compare_with_says_why_and_names_the_files() -> Non
     assert change.not_computed.endswith("09 (text) and 2 more")
 
 
-@pytest.mark.parametrize("claim", [3, ["a"], {"x": 1}])
-def test_a_diff_that_is_no_text_is_spelled(claim: object) -> None:
-    assert change_of({"diff": claim}, INPUT).claimed
+@pytest.mark.parametrize("claim", [3, ["a"], {"x": 1}, "--- a\n+++ b\n"])
+def test_what_an_agent_calls_its_diff_changes_nothing(claim: object) -> None:
+    assert change_of({"diff": claim, "files": {"a.txt": None}}, INPUT) == change_of(
+        {"files": {"a.txt": None}}, INPUT
+    )
 
 
 def test_a_small_change_of_a_large_file_is_found_and_a_large_one_is_bounded() -> None:

@@ -196,6 +196,13 @@ def mean_over_units(cases: Sequence[BenchCase], per_case: CaseScores) -> float:
     return sum(means) / len(means) / MICRO
 
 
+def steadiness(per_case: CaseScores) -> tuple[float, float]:
+    """Return the share of cases that pass all trials, and the mean of the deviations within each case."""
+    passed = sum(score.passed for _, score in per_case)
+    within = [_deviation([round(trial.score * MICRO) for trial in score.trials]) for _, score in per_case]
+    return passed / len(per_case), math.fsum(within) / len(per_case)
+
+
 def _gaffke(unit_means: Sequence[int]) -> float | None:
     if len(unit_means) > LIMITS.gaffke_units:
         return None

@@ -23,7 +23,10 @@ EvalError                                  exit
 │   └── ChainTamperDetected
 ├── NotMeasured                             4   nothing was decided
 │   ├── HarnessFailure                          we could not fork, copy or write
-│   │   └── IsolationNotProved                  a proof failed or was disturbed; `auto` takes no weaker class
+│   │   ├── IsolationNotProved                  a proof failed or was disturbed; `auto` takes no weaker class
+│   │   └── BoxFailed                           the box of an agent could not be made, or was lost
+│   │       └── ExecFailed                      the agent's program could not be executed in its box
+│   ├── ModelNotReached                         the model of an agent never answered
 │   ├── IsolationUnavailable                    the kernel lacks the isolation that was asked for
 │   └── IncompleteReportForPromotion
 └── PromotionMustBeHumanAuthorized          1   the gate advises; it never promotes
@@ -169,6 +172,32 @@ class HarnessFailure(NotMeasured):
 
 class IsolationNotProved(HarnessFailure):
     """The proof of an isolation class failed or was disturbed, although the kernel has all that it needs."""
+
+
+class BoxFailed(HarnessFailure):
+    """The box of an agent could not be made or was lost. The agent has done nothing that counts."""
+
+
+class ExecFailed(BoxFailed):
+    """The kernel refused to execute the agent's program in its box: `path` and `errno` say which and why."""
+
+    def __init__(self, path: str, errno: int | None, why: str) -> None:
+        super().__init__(f"cannot execute {path} in its box: {why}")
+        self.path = path
+        self.errno = errno
+
+
+class ModelNotReached(NotMeasured):
+    """The model of an agent never answered, so its run would be a column of zeros.
+
+    `void` if the agent cannot have caused this: then the case counts as never asked.
+    """
+
+    def __init__(
+        self, message: str, *, where: str | None = None, hint: str | None = None, void: bool = False
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.void = void
 
 
 class IsolationUnavailable(NotMeasured):

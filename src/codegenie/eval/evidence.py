@@ -68,7 +68,8 @@ class Attempt(Record):
     left: Annotated[int, Field(ge=0)] = 0
     usage: Usage | None = None
     cost_usd: Cost | None = None
-    log: Digest | None = None
+    # The name of the artefact that holds what it wrote.
+    log: Text | None = None
 
 
 class Account(Record):
@@ -120,18 +121,22 @@ class TrialEvidence(Account):
     interrupted: Annotated[int, Field(ge=0, exclude_if=is_nothing)] = 0
 
 
-UNRETURNED = "unreturned_changes"
-"""The artefact that lists the files which an agent changed in its copy but did not return."""
+COLLECTED = "collected"
+"""The artefact that says what the harness collected from the files of an agent, beside the patch."""
 
-UNRETURNED_WORDS = (
-    "files of its copy were changed and none was returned; only what is returned is judged:"
-    ' return {"files": {PATH: TEXT}}, with None as the TEXT of a deleted file'
-)
+PATCH = "patch"
+"""The artefact with the change of these files, as the harness computed it."""
+
+ATTEMPT = "attempt_"
+"""How the name of an artefact begins that a void attempt left."""
+
+BINARIES = "binaries"
+"""The artefact with the collected contents that are no text: a JSON object from hash to base64."""
 
 
-def was_unreturned(trial: TrialEvidence) -> bool:
-    """Say whether an agent changed files of its copy but returned none."""
-    return any(name.startswith(UNRETURNED) for name in trial.artifacts)
+def was_collected(trial: TrialEvidence) -> bool:
+    """Say whether the harness collected what an agent changed."""
+    return any(name.startswith(COLLECTED) for name in trial.artifacts)
 
 
 def was_judged(answer: Answer) -> bool:

@@ -121,6 +121,55 @@ class IsolationProof(Record):
         return not self.unproved
 
 
+BoxNetwork = Literal["none", "broker", "host"]
+_OF_EVERY_BOX = _names("""
+    secret-file git-history private-file walked-file victim-environment victim-descriptor unix-socket
+    unix-mailbox abstract-socket tmp-file shared-memory-file system-v-memory edited-file outside-seccomp
+    outside-no-new-privileges outside-capabilities outside-user
+""")
+_OF_BOXES_WITHOUT_THE_NETWORK_OF_THE_HOST = _names("tcp-connect udp-send")
+_OF_BOXES_IN_NAMESPACES = _names("""
+    outside-user-namespace outside-mount-namespace outside-pid-namespace outside-ipc-namespace
+    outside-uts-namespace outside-cgroup-namespace
+""")
+_OF_THE_NETWORK_OF_A_BOX = _names("outside-network-namespace")
+
+
+def required_of_box(isolation_class: IsolationClass, network: BoxNetwork) -> frozenset[str]:
+    """Return what must be blocked before a run may claim a class for the boxes of its agent (ADR-0031)."""
+    if isolation_class == "subprocess":
+        return frozenset()
+    own_network = network != "host"
+    required = _OF_EVERY_BOX | (_OF_BOXES_WITHOUT_THE_NETWORK_OF_THE_HOST if own_network else frozenset())
+    if isolation_class == "namespace":
+        required |= _OF_BOXES_IN_NAMESPACES | (_OF_THE_NETWORK_OF_A_BOX if own_network else frozenset())
+    return required
+
+
+class BoxProof(Record):
+    """What was proved about the boxes of an agent before the run: the thief found nothing."""
+
+    isolation_class: IsolationClass
+    network: BoxNetwork
+    kernel: Text
+    landlock_abi: int | None = None
+    # The list of required probes that it must satisfy.
+    probe_list: Literal[1] = 1
+    probes: Annotated[tuple[ProbeResult, ...], FailFast()] = ()
+
+    @property
+    def unproved(self) -> tuple[str, ...]:
+        """Name the required probes that are missing or were not blocked, in order."""
+        through = {probe.name for probe in self.probes if not probe.blocked}
+        blocked = {probe.name for probe in self.probes} - through
+        return tuple(sorted(required_of_box(self.isolation_class, self.network) - blocked))
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything that its class promises was proved; `subprocess` promises nothing."""
+        return not self.unproved
+
+
 @dataclass(frozen=True, slots=True)
 class ClassFinding:
     """Whether one class was proved on this machine; if not, why, and what would have to change."""
@@ -133,6 +182,16 @@ class ClassFinding:
     lacking: bool = False
     # `auto` does not choose it; the user must ask for it by name.
     by_name_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BoxFinding:
+    """Whether boxes of one class were proved on this machine; if not, why, and what would have to change."""
+
+    isolation_class: IsolationClass
+    proof: BoxProof | None = None
+    why_not: str | None = None
+    remedies: tuple[str, ...] = ()
 
 
 def strongest(findings: Sequence[ClassFinding]) -> IsolationClass | None:

@@ -17,6 +17,21 @@ class TreeLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectionLimits:
+    """What the harness takes from the workspace of an agent. What is over a cap is named and left out."""
+
+    entries: int
+    depth: int
+    file_bytes: int
+    total_bytes: int
+    path_bytes: int
+    seconds: float
+    patch_bytes: int
+    # Lines of one file that are compared with each other; the time grows with their square.
+    compared_lines: int
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """The caps that are checked before bytes from outside become records."""
 
@@ -42,6 +57,18 @@ class Limits:
     compile_seconds: float = 120.0
     # Our own records are three levels deep, and json.loads recurses in C.
     nesting: int = 32
+    # A level of a tagged value is two levels of JSON, and four more are around it in the request of a rubric.
+    tagged_levels: int = 13
+    # The calls of one step of a case, and the file that lists them.
+    calls: int = 1_000
+    calls_bytes: int = 4 * MIB
+    # What is taken down of one step: each stream, each file that it is asked for, one reply, all replies.
+    step_stream_bytes: int = 64 * KIB
+    step_file_bytes: int = 1 * MIB
+    step_reply_bytes: int = 1 * MIB
+    step_replies_bytes: int = 4 * MIB
+    # The files of all steps of one trial. They are in the one request that the rubric parses.
+    step_files_bytes: int = 8 * MIB
     # A value can be three bytes of JSON, but it takes some hundred bytes of memory: 16 MiB took 430 MB.
     json_values: int = 500_000
     # An answer of a rubric is some hundred bytes; 1 MiB leaves room for generous breakdowns.
@@ -51,6 +78,21 @@ class Limits:
     # An agent's whole change as text. Larger outputs belong in files that the rubric does not parse.
     sut_output_bytes: int = 16 * MIB
     sut_log_bytes: int = 256 * KIB
+    # What is kept of each stream of an agent: how it began, and how it came to its end.
+    agent_stream_head_bytes: int = 1 * MIB
+    agent_stream_tail_bytes: int = 4 * MIB
+    # An agent's work is a change that a person could read. What is larger was downloaded, built or left there
+    # to keep the harness busy: 12,000 files and 3,000 levels are collected in a second.
+    collected: CollectionLimits = CollectionLimits(
+        entries=20_000,
+        depth=64,
+        file_bytes=1 * MIB,
+        total_bytes=8 * MIB,
+        path_bytes=1_024,
+        seconds=20.0,
+        patch_bytes=16 * MIB,
+        compared_lines=4_000,
+    )
     # Contract: a detail is one line of at most 200 characters, with at most 16 failures per kind of key.
     detail_characters: int = 200
     unknown_keys_reported: int = 16

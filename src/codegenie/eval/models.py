@@ -5,25 +5,26 @@ answer is a typed failure, never a None score and never NaN.
 """
 
 import datetime as dt
-import operator
 import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
     AwareDatetime,
-    BaseModel,
-    ConfigDict,
     FailFast,
     Field,
     StringConstraints,
     model_validator,
 )
 
+from codegenie.eval.execute_steps import MOST_STEPS, ExecuteStep
 from codegenie.eval.limits import LIMITS
+from codegenie.eval.record_base import FrozenMap as FrozenMap  # noqa: PLC0414 - its documented path
+from codegenie.eval.record_base import Record as Record  # noqa: PLC0414 - likewise
+from codegenie.eval.record_base import is_nothing as is_nothing  # noqa: PLC0414 - likewise
 
 MICRO = 1_000_000
 """Scores are whole millionths, so that sums and hashes are computed over integers."""
@@ -53,54 +54,11 @@ UnitRule = Literal["family", "family-or-input"]
 """Which cases are one unit: those of a family, or also those whose inputs have the same bytes."""
 
 
-class FrozenMap(dict[str, Any]):
-    """A dictionary that cannot be changed: pydantic's `frozen` does not freeze the values of a record."""
-
-    __slots__ = ()
-
-    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
-        raise TypeError("records do not change; make a new one")
-
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
-
-    def __reduce__(self) -> tuple[type[Self], tuple[dict[str, Any]]]:
-        """Copy and pickle through the constructor, because setting single items is refused."""
-        return type(self), (dict(self),)
-
-
 def _frozen(mapping: dict[str, Any]) -> dict[str, Any]:
     return FrozenMap(mapping)
 
 
 Breakdown = Annotated[dict[str, Share], AfterValidator(_frozen)]
-
-
-# The sets of given fields, shared by equal records: a set of its own takes half of a record's memory.
-_GIVEN_FIELDS: dict[frozenset[str], set[str]] = {}
-
-
-is_nothing = operator.not_
-"""Says whether to leave out a field that is missing in earlier versions: their records must verify."""
-
-
-class Record(BaseModel):
-    """Base of every record: immutable, no unknown keys, no coercion, no NaN."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        serialize_by_alias=True,
-        validate_by_name=True,
-        validate_by_alias=True,
-    )
-
-    def model_post_init(self, _context: Any, /) -> None:  # noqa: ANN401 - pydantic's signature
-        """Share the set of given fields. This is safe because records do not change."""
-        given = self.__pydantic_fields_set__
-        object.__setattr__(self, "__pydantic_fields_set__", _GIVEN_FIELDS.setdefault(frozenset(given), given))
 
 
 class Severity(StrEnum):
@@ -192,6 +150,17 @@ class BenchCase(Record):
     sut_wall_clock_seconds: Annotated[int, Field(ge=1, le=14_400)] = 1_800
     digest: Digest
     input_digest: Digest
+    # What is executed before the rubric judges. Left out when there is nothing, as in earlier versions.
+    execute: Annotated[
+        tuple[ExecuteStep, ...], Field(max_length=MOST_STEPS, strict=False, exclude_if=is_nothing)
+    ] = ()
+
+    @model_validator(mode="after")
+    def _names_each_step_once(self) -> Self:
+        names = [step.name for step in self.execute]
+        if len(set(names)) != len(names):
+            raise ValueError("execute: two steps have the same name")
+        return self
 
     @model_validator(mode="after")
     def _has_a_commit_unless_curated(self) -> Self:
@@ -246,6 +215,8 @@ class RunOptions(Record):
     cache_dir: Path | None = None
     fresh: bool = False
     policy_digest: Digest | None = None
+    # Said aloud: `subprocess` lets code of an agent run without confinement.
+    sut_isolation: Literal["auto", "namespace", "landlock", "subprocess"] = "auto"
 
 
 class RunPlan(Record):

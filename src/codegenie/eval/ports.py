@@ -9,17 +9,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Awaitable, Iterable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from codegenie.eval.evidence import Account, Answer, Promised, TrialEvidence, WorkItem
-    from codegenie.eval.isolation_proof import IsolationProof
-    from codegenie.eval.models import BenchCase, IsolationClass, SutBoundary, SutIdentity, TrialScore
+    from codegenie.eval.execution_ports import CaseFile, Judged
+    from codegenie.eval.isolation_proof import BoxProof, IsolationProof
+    from codegenie.eval.models import (
+        BenchCase,
+        IsolationClass,
+        SutBoundary,
+        SutIdentity,
+        SutNetwork,
+        TrialScore,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +59,28 @@ class SystemUnderTest(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class KeptWork:
+    """What the harness collected from the files of a system under test, to be kept beside its output.
+
+    `listing` says what there is beside the patch. `binaries` are contents that are no text, by their hash.
+    """
+
+    listing: str
+    patch: str
+    binaries: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class SutAnswer:
     """What a system under test produced before its deadline: checked JSON bytes within the cap."""
 
     output: bytes
     cost_usd: float | None
     log: bytes = b""
-    # Files of its copy that the agent changed, if its output returned no files.
-    unreturned: tuple[str, ...] = ()
     account: Account | None = None
-    # Further artefacts of the call by name, such as the streams and the patch of a command.
+    # Further artefacts of the call by name, such as the streams of a command.
     left_behind: tuple[tuple[str, bytes], ...] = ()
+    work: KeptWork | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +93,11 @@ class SutFault:
     log: bytes = b""
     # It ended normally without an answer. Its work may be in its copy of the case.
     returned_nothing: bool = False
-    unreturned: tuple[str, ...] = ()
+    # The harness, or what it needs, failed, and the system under test cannot have caused it.
+    void: bool = False
     account: Account | None = None
     left_behind: tuple[tuple[str, bytes], ...] = ()
+    work: KeptWork | None = None
 
 
 Explain: TypeAlias = Callable[[str], None]
@@ -98,6 +120,14 @@ class SutRunner(ABC):
     identity: SutIdentity
     boundary: SutBoundary
     wants_input: bool
+    # What a system in a box could reach; None for one without a box.
+    network: SutNetwork | None = None
+    proof: BoxProof | None = None
+    upstream: str | None = None
+    # What the report has to say about it, such as why a stronger class was not chosen.
+    notes: tuple[str, ...] = ()
+    # Values that must not be stored or shown, beside those of our environment.
+    secrets: Mapping[str, str] = MappingProxyType({})
     # A stored output is found by the digest of this part. A runner with `input` must not read any other part.
     reads: Reads = "input"
 
@@ -112,9 +142,55 @@ class SutRunner(ABC):
         If the call is cancelled, everything that the system under test started is ended.
         """
 
+    async def settle(self) -> None:
+        """Check, after the last case, that the system is still what was measured. Raises SutChanged.
+
+        Most systems are checked at every call, and need no more.
+        """
+        return
+
     @abstractmethod
     async def close(self) -> None:
         """Close everything that is still open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign of life of an agent that works now. None is a number that is not known."""
+
+    case_id: str
+    trial: int
+    seconds: float
+    limit_seconds: float
+    # How many pieces of output came, and how long ago the last sign of life was.
+    events: int
+    silent_seconds: float
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class BoxedRunner(SutRunner):
+    """Asks a program in a box. It gets the input packed, so no file of the case is on a disk that it sees."""
+
+    wants_input = True
+
+    async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
+        """Refuse to be asked without the input."""
+        raise RuntimeError(f"case {case.case_id} was asked without its packed input, within {seconds} s")
+
+    @abstractmethod
+    async def ask_in_box(self, case: SutCase, seconds: float, parcel: int) -> SutAnswer | SutFault:
+        """Do what `ask` does; `parcel` is the descriptor of the packed files of `input/`."""
+
+    def beats(self) -> tuple[Beat, ...]:
+        """Return a sign of life of every agent that works now."""
+        return ()
+
+    def why_not_counted(self, case: SutCase) -> str | None:
+        """Return why a call that was just cancelled does not count; None if it does, as most do."""
+        del case
+        return None
 
 
 Room: TypeAlias = "Path | int"
@@ -171,12 +247,30 @@ class CaseStore(Protocol):
         """Yield a directory that holds the rubric, `input/` and `expected/`."""
         ...
 
-    def changed_files(self, case: BenchCase, directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Name the files of a copy made by `for_sut` that were changed or removed, and the new files."""
+    def for_execution(self, case: BenchCase) -> Mapping[str, CaseFile]:
+        """Return the files of `input/` and `execute/` by their paths in the case."""
+        ...
+
+    def input_files(self, case: BenchCase) -> list[tuple[str, bytes, bool]]:
+        """Return the files that `for_sut` copies: path, content, and whether it can be executed."""
+        ...
+
+    def parcel_for_sut(self, case: BenchCase) -> AbstractContextManager[int]:
+        """Yield the files of `input/`, packed in an anonymous file."""
         ...
 
     def parcel_for_rubric(self, case: BenchCase) -> AbstractContextManager[int]:
         """Yield the same content, packed in an anonymous file."""
+        ...
+
+
+class WorkCollector(Protocol):
+    """Takes what a system under test changed in its copy of a case for its answer."""
+
+    async def completed(
+        self, case: BenchCase, directory: Path, produced: SutAnswer | SutFault
+    ) -> SutAnswer | SutFault:
+        """Return what was produced, with what was changed in `directory`, a copy made by `for_sut`."""
         ...
 
 
@@ -193,6 +287,10 @@ class TrialNotices(Protocol):
 
     async def asking(self, item: WorkItem) -> None:
         """Note that the system under test is asked now. Returns when that is on the disk."""
+        ...
+
+    def voided(self, item: WorkItem, cause: str) -> None:
+        """Note that the last asking does not count: the harness, or what it needs, failed."""
         ...
 
     def spent(self, cost_usd: float | None) -> None:
@@ -242,11 +340,19 @@ class TrialMemory(Protocol):
         """Keep what was produced, whether it is a success or a failure."""
         ...
 
-    def answer(self, case: BenchCase, output: bytes) -> Answer | None:
-        """Return what the rubric said before about exactly this output."""
+    def executions(self, case: BenchCase, output: bytes) -> bytes | None:
+        """Return what came of the steps of a case for exactly this output, if it may be reused."""
         ...
 
-    def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> Answer:
+    def keep_executions(self, case: BenchCase, output: bytes, executions: bytes) -> None:
+        """Keep what came of the steps."""
+        ...
+
+    def answer(self, case: BenchCase, judged: Judged) -> Answer | None:
+        """Return what the rubric said before about exactly this."""
+        ...
+
+    def keep_answer(self, case: BenchCase, judged: Judged, answer: Answer) -> Answer:
         """Keep the rubric's answer and return it. If it once gave another answer, return that fault."""
         ...
 
@@ -272,4 +378,13 @@ class Progress(Protocol):
 
     def finished(self, evidence: TrialEvidence, score: TrialScore) -> None:
         """Note that a trial has its score."""
+        ...
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Is also shown the agents that work, once a second. A `Progress` may be one."""
+
+    def working(self, beats: Sequence[Beat]) -> None:
+        """Show the agents that work now."""
         ...

@@ -1,5 +1,6 @@
 """The runner: `plan`, `execute`, `record` and `run_eval` connect the stages of a run."""
 
+import asyncio
 import datetime as dt
 import os
 from collections.abc import Iterator
@@ -14,9 +15,13 @@ from codegenie import __version__
 from codegenie.eval.aggregation import UNIT_RULE, TrialKey, build_report, planned_trials, score_cases
 from codegenie.eval.bench.copies import CaseSnapshots
 from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
+from codegenie.eval.bench.step_files import check_step_files
+from codegenie.eval.collection.in_place import CopyCollector
 from codegenie.eval.engines.local import LocalEngine
-from codegenie.eval.errors import HarnessFailure, SettingsInvalid
+from codegenie.eval.errors import HarnessFailure, NotMeasured, SettingsInvalid
 from codegenie.eval.evidence import Promised, TrialEvidence, WorkItem, reused_outputs, score_of
+from codegenie.eval.execution.opening import executor_of
+from codegenie.eval.execution_ports import Executor
 from codegenie.eval.isolation.rubric_runner import rubric_runner
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.artifacts import ArtifactStore, RunArtifacts
@@ -38,6 +43,7 @@ from codegenie.eval.planning import (
     plan_digest,
 )
 from codegenie.eval.ports import (
+    BoxedRunner,
     CaseStore,
     Clock,
     Explain,
@@ -46,6 +52,7 @@ from codegenie.eval.ports import (
     RubricRunner,
     SutRunner,
     SystemUnderTest,
+    Watcher,
 )
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.stopping import Budget, Stop
@@ -57,6 +64,8 @@ from codegenie.eval.system.clock import SystemClock as SystemClock  # noqa: PLC0
 from codegenie.eval.system.folders import resolved
 from codegenie.eval.system.run_directory import run_directory
 from codegenie.eval.trial import TrialParts, cancelled_evidence, run_trial
+
+_LOOK_SECONDS = 1.0
 
 
 class SilentProgress:
@@ -84,6 +93,7 @@ class RunParts:
     sut: SutRunner
     rubrics: RubricRunner
     stop: Stop
+    executor: Executor | None = None
 
     def start(self) -> RunStarted:
         """Return the body of the start record."""
@@ -95,6 +105,9 @@ class RunParts:
             sut=self.sut.identity,
             sut_identity_digest=identity_digest(self.sut.identity),
             sut_boundary=self.sut.boundary,
+            sut_isolation=self.sut.proof,
+            sut_network=self.sut.network,
+            sut_upstream=self.sut.upstream,
             rubric_digest=task_class.rubric_digest,
             taxonomy_digest=task_class.taxonomy_digest,
             case_set_digest=self.plan.case_set_digest,
@@ -162,6 +175,7 @@ class Runner:
         wanted = CaseSelection.by(case_filter)
         cases, available = load_cases(task_class, wanted.wants)
         wanted.check([case.case_id for case in cases])
+        check_step_files(task_class, cases)
         selection = Selection(
             kind="all" if case_filter is None else "partial",
             case_filter=wanted.describe(),
@@ -200,9 +214,12 @@ class Runner:
             options = plan.options
             rubrics = await rubric_runner(options.isolation, options.spawn, directory, options.concurrency)
             held.push_async_callback(rubrics.close)
-            await stop.unless_agents_stop(sut.prepare())
+            if not await stop.unless_agents_stop(_prepared(sut)) and isinstance(sut, BoxedRunner):
+                # Before it is prepared, what would be measured is not known, so there is no start to record.
+                raise NotMeasured(f"the run was ended before its first case: {stop.reason}")
             store = held.enter_context(closing(CaseSnapshots(plan.task_class, directory)))
-            return await self._recorded(RunParts(plan, sut, rubrics, stop), store)
+            executor = await held.enter_async_context(executor_of(plan, rubrics.isolation_class, store))
+            return await self._recorded(RunParts(plan, sut, rubrics, stop, executor), store)
 
     async def run_eval(
         self, *, system_under_test: SystemUnderTest | SutRunner, **what: Unpack[PlanArguments]
@@ -219,30 +236,37 @@ class Runner:
         record = begin_run(start, plan.out_dir, self._clock, resume=resume, slots=slots)
         memory = run.memory(start, record.run_id, self._explain)
         memory.artifacts.count(evidence.artifacts for evidence in record.known.values())
-        budget = Budget(plan.options.max_cost_usd, run.stop)
+        # An agent that reaches a model, or the whole network, costs something.
+        calls_a_model = run.sut.network in {"broker", "host"}
+        budget = Budget(plan.options.max_cost_usd, run.stop, must_be_known=calls_a_model)
+        redactor = Redactor({**os.environ, **run.sut.secrets})
         trial_parts = TrialParts(
             task_class=plan.task_class,
             store=store,
+            collector=CopyCollector(store, redactor),
             sut=run.sut,
             rubrics=run.rubrics,
             memory=memory,
             notices=_Notices(record, budget),
-            redactor=Redactor(os.environ),
+            redactor=redactor,
             clock=self._clock,
             stop=run.stop,
             timeout_seconds=plan.options.timeout_seconds,
             answer_bytes=answer_room(len(plan.cases), plan.options.trials),
+            executor=run.executor,
         )
         head = None
         try:
             per_case = score_cases(plan, await self._outcomes(plan, trial_parts, record, budget))
             report = build_report(plan, per_case, record.header(self._clock.now()))
+            if report.complete:
+                await run.sut.settle()
             head = record.finish(report, planned_trials(plan)) if report.complete else None
         finally:
             if head is None:
                 record.leave()
-        notes = (*run.rubrics.notes, *record.notes, *memory.warnings)
-        return RecordedRun(report, head, notes, record.reused, record.log)
+        notes = (*run.rubrics.notes, *run.sut.notes, *record.notes, *memory.warnings)
+        return RecordedRun(report, head, notes, record.reused, record.log, record.totals)
 
     async def _outcomes(
         self, plan: RunPlan, parts: TrialParts, record: RunRecord, budget: Budget
@@ -251,10 +275,14 @@ class Runner:
         tally = _Tally(record, self._progress)
         # The cost of a dead run counts: resuming it does not start a new budget.
         for evidence in record.known.values():
-            budget.charge(None if reused_outputs([evidence]) else evidence.cost_usd)
+            budget.charge(0.0 if reused_outputs([evidence]) else evidence.cost_usd)
             tally.count(evidence, score_of(evidence))
         engine = self._engine(partial(run_trial, parts), plan.options.concurrency)
-        await engine.measure(tally.items(plan, parts.stop), tally.keep)
+        watching = asyncio.ensure_future(_watch(parts.sut, self._progress))
+        try:
+            await engine.measure(tally.items(plan, parts.stop), tally.keep)
+        finally:
+            watching.cancel()
         for key in planned_trials(plan):
             if key not in tally.outcomes:
                 tally.outcomes[key] = score_of(cancelled_evidence(*key, parts.stop.reason))
@@ -311,6 +339,10 @@ class _Notices:
         """Write it to the journal. Returns when it is on the disk."""
         await self.record.asking(item)
 
+    def voided(self, item: WorkItem, cause: str) -> None:
+        """Write it to the journal, so that a resume asks again without counting this call."""
+        self.record.voided(item, cause)
+
     def spent(self, cost_usd: float | None) -> None:
         """Count it at once: at the cap every agent is stopped."""
         self.budget.charge(cost_usd)
@@ -318,6 +350,19 @@ class _Notices:
     def produced(self, item: WorkItem, output: Promised) -> None:
         """Write it to the journal."""
         self.record.produced(item, output)
+
+
+async def _prepared(sut: SutRunner) -> bool:
+    await sut.prepare()
+    return True
+
+
+async def _watch(sut: SutRunner, progress: Progress) -> None:
+    """Show the agents that work, once a second, until this task is cancelled."""
+    if isinstance(sut, BoxedRunner) and isinstance(progress, Watcher):
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            progress.working(sut.beats())
 
 
 def _check_clock(now: dt.datetime) -> None:

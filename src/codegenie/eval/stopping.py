@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 
+from codegenie.eval.wording import counted
+
 T = TypeVar("T")
 
 
@@ -93,17 +95,41 @@ async def all_ended(tasks: Collection[asyncio.Future[Any]]) -> None:
         raise cancelled
 
 
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of work that takes a bounded time, although the caller is cancelled meanwhile.
+
+    For what an agent has finished: if it were lost, the agent would be asked, and paid, a second time.
+    """
+    task, caller = asyncio.ensure_future(work), asyncio.current_task()
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+            if caller is not None:
+                caller.uncancel()
+    return task.result()
+
+
 class Budget:
     """What the systems under test have spent so far. A cost is counted as soon as it is reported."""
 
-    def __init__(self, cap_usd: float | None, stop: Stop) -> None:
+    def __init__(self, cap_usd: float | None, stop: Stop, *, must_be_known: bool = False) -> None:
         self._cap = cap_usd
         self._stop = stop
+        # Whether a call of unknown cost ends the run: an agent that calls a model may cost anything.
+        self._must_be_known = must_be_known
         self._spent = 0.0
+        self._calls = 0
 
     def charge(self, cost_usd: float | None) -> None:
         """Add a cost. At the cap, running agents are stopped and no new one is started."""
         self._spent += cost_usd or 0.0
+        self._calls += 1
         # A cap of 0 allows only agents that cost nothing; the first cent reaches it.
         if self._cap is not None and self._spent and self._spent >= self._cap:
             self._stop.agents(f"cost cap of {self._cap:g} USD reached")
+        elif self._cap is not None and cost_usd is None and self._must_be_known:
+            was_run = f"{counted(self._calls, 'case')} {'was' if self._calls == 1 else 'were'} run"
+            self._stop.agents(f"cost cap without stated cost: {was_run}")

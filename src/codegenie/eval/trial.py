@@ -1,27 +1,32 @@
 """Measure one case, from system under test to evidence. All access to the outside goes through ports."""
 
+import asyncio
 import json
+from base64 import b64encode
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from blake3 import blake3
 
-from codegenie.eval.errors import HarnessFailure
+from codegenie.eval.errors import HarnessFailure, ModelNotReached
 from codegenie.eval.evidence import (
-    UNRETURNED,
-    UNRETURNED_WORDS,
+    BINARIES,
+    COLLECTED,
+    PATCH,
     Account,
     Answer,
     Promised,
     TrialEvidence,
     WorkItem,
 )
+from codegenie.eval.execution_ports import Executor, Judged
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.ports import (
+    BoxedRunner,
     CaseStore,
     Clock,
+    KeptWork,
     Remembered,
     RubricRun,
     RubricRunner,
@@ -31,16 +36,19 @@ from codegenie.eval.ports import (
     SutRunner,
     TrialMemory,
     TrialNotices,
+    WorkCollector,
 )
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.stopping import Stop as Stop  # noqa: PLC0414 - its documented path
+from codegenie.eval.stopping import to_its_end
 from codegenie.eval.validation import bounded, failed, judge
 
 Produced = SutAnswer | SutFault
 Reused = Literal["none", "output", "score", "both"]
+EXECUTIONS = "executions"
+"""The artefact that holds what came of the steps of a case, as the rubric got it."""
+
 _REDACTED_OUTPUT = "output_redacted"
-_SMALL_OUTPUT = 64 * 1024
-_NAMED_FILES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,7 @@ class TrialParts:
 
     task_class: TaskClass
     store: CaseStore
+    collector: WorkCollector
     sut: SutRunner
     rubrics: RubricRunner
     memory: TrialMemory
@@ -58,6 +67,8 @@ class TrialParts:
     stop: Stop
     timeout_seconds: float | None = None
     answer_bytes: int = LIMITS.answer_bytes
+    # Only a bench with steps needs it.
+    executor: Executor | None = None
 
 
 def sut_seconds(case: BenchCase, timeout_seconds: float | None) -> float:
@@ -66,11 +77,14 @@ def sut_seconds(case: BenchCase, timeout_seconds: float | None) -> float:
     return seconds if timeout_seconds is None else min(seconds, timeout_seconds)
 
 
-def rubric_request(case: BenchCase, output: bytes) -> bytes:
+def rubric_request(case: BenchCase, judged: Judged) -> bytes:
     """Write the one document that a rubric reads: the case and the output, but not which agent is judged."""
     fields = case.model_dump(mode="json", exclude={"digest", "input_digest"}, exclude_none=True)
     head = {"protocol": 1, "case": fields, "input_dir": "input", "expected_dir": "expected"}
-    return json.dumps(head, ensure_ascii=False).encode()[:-1] + b', "harness_output": ' + output + b"}"
+    # A case without steps gets the request that it always got.
+    steps = b"" if judged.executions is None else b', "executions": ' + judged.executions
+    beginning = json.dumps(head, ensure_ascii=False).encode()[:-1]
+    return beginning + b', "harness_output": ' + judged.output + steps + b"}"
 
 
 async def run_trial(parts: TrialParts, item: WorkItem) -> TrialEvidence:
@@ -90,13 +104,11 @@ async def run_trial(parts: TrialParts, item: WorkItem) -> TrialEvidence:
         parts.notices.produced(item, _promised(produced, artifacts))
     # An output that contains a secret of the harness is judged, but never written to a disk.
     redacted = any(name.startswith(_REDACTED_OUTPUT) for name in artifacts)
-    if produced is not None and remembered is None and not redacted:
+    if produced is not None and remembered is None and not redacted and not _was_cancelled(produced):
         parts.memory.keep_output(case, trial, produced)
     if isinstance(produced, SutAnswer):
-        answer = parts.memory.answer(case, produced.output)
-        if answer is None:
-            answer = await _judged(parts, case, produced.output, artifacts)
-        else:
+        answer, was_known = await _answered(parts, case, produced.output, artifacts)
+        if was_known:
             reused = "score" if reused == "none" else "both"
     elif isinstance(produced, SutFault):
         answer = failed(produced.code, produced.detail)
@@ -116,6 +128,11 @@ async def run_trial(parts: TrialParts, item: WorkItem) -> TrialEvidence:
         artifacts=artifacts,
         interrupted=max(0, item.asked_before - own),
     )
+
+
+def _was_cancelled(produced: Produced) -> bool:
+    """Say whether the harness, or what it needs, failed: such an outcome is never kept for another run."""
+    return isinstance(produced, SutFault) and produced.code == "sut.cancelled"
 
 
 def _promised(produced: SutAnswer, artifacts: dict[str, str]) -> Promised:
@@ -142,43 +159,79 @@ async def _ask(parts: TrialParts, item: WorkItem) -> Produced:
     # Write this down first: from here on the agent was asked, however the run ends.
     await parts.notices.asking(item)
     seconds = sut_seconds(case, parts.timeout_seconds)
-    if parts.sut.wants_input:
+    if isinstance(parts.sut, BoxedRunner):
+        with parts.store.parcel_for_sut(case) as parcel:
+            sut_case = SutCase(case.case_id, case.task_class, "", trial)
+            produced = await _ask_in_box(parts, parts.sut, item, (sut_case, seconds, parcel))
+    elif parts.sut.wants_input:
         with parts.store.for_sut(case) as directory:
             sut_case = SutCase(case.case_id, case.task_class, str(directory / "input"), trial)
             produced = await parts.sut.ask(sut_case, seconds)
-            produced = replace(produced, unreturned=_unreturned(parts, case, directory, produced))
+            produced = await to_its_end(parts.collector.completed(case, directory, produced))
     else:
         produced = await parts.sut.ask(SutCase(case.case_id, case.task_class, "", trial), seconds)
     # Free text is cleaned where it comes in. All code after this line sees only the cleaned text.
     log = _clean_end(parts.redactor, produced.log, LIMITS.sut_log_bytes).encode()
     if isinstance(produced, SutFault):
-        detail = f"{produced.detail}; {UNRETURNED_WORDS}" if produced.unreturned else produced.detail
-        return replace(produced, detail=parts.redactor.detail(detail), log=log)
+        return replace(produced, detail=parts.redactor.detail(produced.detail), log=log)
     return replace(produced, log=log)
 
 
-def _unreturned(parts: TrialParts, case: BenchCase, directory: Path, produced: Produced) -> tuple[str, ...]:
-    """Name the files that an agent changed in its copy if it returned none. For most agents this is empty."""
-    returned: object = {}
-    if isinstance(produced, SutAnswer):
-        # An output larger than this is not empty.
-        returned = json.loads(produced.output) if len(produced.output) <= _SMALL_OUTPUT else {"files": True}
-    elif not produced.returned_nothing:
-        return ()
-    if isinstance(returned, dict) and returned.get("files"):
-        return ()
-    changed, new = parts.store.changed_files(case, directory)
-    empty = not isinstance(returned, dict) or not any(returned.values())
-    # If the agent has answered otherwise, a new file alone may be something that a tool left behind.
-    paths = (*changed, *new) if changed or empty else ()
-    return tuple(parts.redactor.detail(path) for path in paths[:_NAMED_FILES])
+async def _ask_in_box(
+    parts: TrialParts, sut: BoxedRunner, item: WorkItem, question: tuple[SutCase, float, int]
+) -> Produced:
+    """Ask, and note if the call does not count: then a resumed run asks again as if for the first time."""
+    try:
+        produced = await sut.ask_in_box(*question)
+    except (ModelNotReached, asyncio.CancelledError) as error:
+        cause = sut.why_not_counted(question[0])
+        if isinstance(error, ModelNotReached):
+            cause = error.message if error.void else None
+        if cause is not None:
+            parts.notices.voided(item, parts.redactor.detail(cause))
+        raise
+    if isinstance(produced, SutFault) and produced.void:
+        parts.notices.voided(item, parts.redactor.detail(produced.detail))
+    return produced
 
 
-async def _judged(parts: TrialParts, case: BenchCase, output: bytes, artifacts: dict[str, str]) -> Answer:
-    run = await parts.stop.unless_everything_stops(_judge(parts, case, output))
+async def _answered(
+    parts: TrialParts, case: BenchCase, output: bytes, artifacts: dict[str, str]
+) -> tuple[Answer, bool]:
+    """Execute the steps of a case, then ask the rubric. Return its answer, and whether that was known."""
+    executions: bytes | None = None
+    if case.execute:
+        executions = await _executed(parts, case, output, artifacts)
+        if executions is None:
+            return failed("sut.cancelled", parts.stop.reason), False
+    judged = Judged(output, executions)
+    answer = parts.memory.answer(case, judged)
+    if answer is not None:
+        return answer, True
+    return await _judged(parts, case, judged, artifacts), False
+
+
+async def _executed(
+    parts: TrialParts, case: BenchCase, output: bytes, artifacts: dict[str, str]
+) -> bytes | None:
+    """Return what came of the steps of a case; None if everything has to stop."""
+    executions = parts.memory.executions(case, output)
+    if executions is None:
+        if parts.executor is None:
+            raise RuntimeError(f"case {case.case_id} has steps, and there is no executor")
+        executions = await parts.stop.unless_everything_stops(parts.executor.execute(case, output))
+        if executions is None:
+            return None
+        parts.memory.keep_executions(case, output, executions)
+    artifacts |= dict([parts.memory.artifact(EXECUTIONS, executions)])
+    return executions
+
+
+async def _judged(parts: TrialParts, case: BenchCase, judged: Judged, artifacts: dict[str, str]) -> Answer:
+    run = await parts.stop.unless_everything_stops(_judge(parts, case, judged))
     if run is None:
         return failed("sut.cancelled", parts.stop.reason)
-    answer = parts.memory.keep_answer(case, output, judge(run, parts.task_class, parts.redactor))
+    answer = parts.memory.keep_answer(case, judged, judge(run, parts.task_class, parts.redactor))
     texts = {
         "rubric_stdout": _clean_beginning(parts.redactor, run.stdout, cut=run.stdout_truncated),
         "rubric_stderr": _clean_end(parts.redactor, run.stderr, LIMITS.rubric_stderr_bytes),
@@ -187,18 +240,20 @@ async def _judged(parts: TrialParts, case: BenchCase, output: bytes, artifacts: 
     return answer
 
 
-async def _judge(parts: TrialParts, case: BenchCase, output: bytes) -> RubricRun:
-    return await judge_in_room(parts.store, parts.rubrics, case, output)
+async def _judge(parts: TrialParts, case: BenchCase, judged: Judged) -> RubricRun:
+    return await judge_in_room(parts.store, parts.rubrics, case, judged)
 
 
-async def judge_in_room(store: CaseStore, rubrics: RubricRunner, case: BenchCase, output: bytes) -> RubricRun:
+async def judge_in_room(
+    store: CaseStore, rubrics: RubricRunner, case: BenchCase, judged: Judged
+) -> RubricRun:
     """Run a case's rubric on an output, in a private copy of the case as the rubric runner needs it.
 
     Raises HarnessFailure if the machine had too little processor time for the rubric.
     """
     with store.parcel_for_rubric(case) if rubrics.wants_parcel else store.for_rubric(case) as room:
         seconds = float(case.rubric_wall_clock_seconds)
-        run = await rubrics.run(room, rubric_request(case, output), seconds)
+        run = await rubrics.run(room, rubric_request(case, judged), seconds)
     if run.starved_with is not None:
         raise HarnessFailure(
             f"the machine gave a rubric {run.starved_with:.1f} s of a processor in {run.wall_seconds:.0f} s,"
@@ -212,10 +267,9 @@ async def judge_in_room(store: CaseStore, rubrics: RubricRunner, case: BenchCase
 
 def _keep_produced(parts: TrialParts, produced: Produced) -> dict[str, str]:
     kept = _keep_texts(parts, {"sut_log": produced.log.decode()})
-    if produced.unreturned:
-        words = "\n".join([UNRETURNED_WORDS, *produced.unreturned, ""])
-        kept |= _keep_texts(parts, {UNRETURNED: words})
     kept |= _keep_left_behind(parts, produced)
+    if produced.work is not None:
+        kept |= _keep_work(parts, produced.work)
     if isinstance(produced, SutAnswer):
         cleaned = parts.redactor.clean(produced.output.decode()).encode()
         # A cleaned output is not the one that was judged. A re-score must not take it for that one.
@@ -237,6 +291,23 @@ def _keep_left_behind(parts: TrialParts, produced: Produced) -> dict[str, str]:
         if content:
             kept |= dict([parts.memory.artifact(name, content)])
     return kept
+
+
+def _keep_work(parts: TrialParts, work: KeptWork) -> dict[str, str]:
+    clean = parts.redactor.clean
+    # Base64 would hide a secret from the redactor, so contents are looked at before they are encoded.
+    harmless = {
+        digest: b64encode(content).decode()
+        for digest, content in work.binaries.items()
+        if clean(text := content.decode("latin-1")) == text
+    }
+    patch = clean(work.patch)
+    texts = {
+        COLLECTED: clean(work.listing),
+        PATCH if patch == work.patch else f"{PATCH}_redacted": patch,
+        BINARIES: json.dumps(harmless, sort_keys=True) if harmless else "",
+    }
+    return _keep_texts(parts, texts)
 
 
 def _keep_texts(parts: TrialParts, texts: dict[str, str]) -> dict[str, str]:

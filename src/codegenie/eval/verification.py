@@ -3,8 +3,8 @@
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
-from contextlib import AsyncExitStack, closing
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from codegenie.eval.bench.copies import CaseSnapshots
@@ -17,6 +17,8 @@ from codegenie.eval.errors import (
     SettingsInvalid,
 )
 from codegenie.eval.evidence import Answer, TrialEvidence, was_judged
+from codegenie.eval.execution.opening import opened_executor, refuse_unconfined
+from codegenie.eval.execution_ports import Executor, Judged
 from codegenie.eval.gate.deciding import bench_on_disk
 from codegenie.eval.gate.evidence import BenchOnDisk
 from codegenie.eval.isolation.rubric_runner import rubric_runner
@@ -30,7 +32,7 @@ from codegenie.eval.planning import answer_room
 from codegenie.eval.ports import CaseStore, Clock, RubricRunner
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.system.run_directory import run_directory
-from codegenie.eval.trial import judge_in_room
+from codegenie.eval.trial import EXECUTIONS, judge_in_room
 from codegenie.eval.validation import bounded, judge
 
 RootsOf = Callable[[str], BenchRoot]
@@ -65,8 +67,10 @@ class Rescorer:
     rubrics: RubricRunner
     redactor: Redactor
     answer_bytes: int = LIMITS.answer_bytes
+    # Executes the steps of cases again; without it what is stored of them is judged.
+    executor: Executor | None = None
 
-    async def differences(self, outputs: Iterable[tuple[TrialEvidence, bytes]]) -> AsyncIterator[Difference]:
+    async def differences(self, outputs: Iterable[tuple[TrialEvidence, Judged]]) -> AsyncIterator[Difference]:
         """Yield what differs. A rubric that contradicts itself is named as such."""
         for trial, output in outputs:
             now = await self._judge(trial, output)
@@ -74,15 +78,17 @@ class Rescorer:
                 kind: Kind = "nondeterministic" if await self._wavers(trial, output, now) else "differs"
                 yield Difference(trial.case_id, trial.trial, kind, trial.answer.score, now.score)
 
-    async def _wavers(self, trial: TrialEvidence, output: bytes, now: Answer) -> bool:
+    async def _wavers(self, trial: TrialEvidence, output: Judged, now: Answer) -> bool:
         for _ in range(_REPEATS):
             if await self._judge(trial, output) != now:
                 return True
         return False
 
-    async def _judge(self, trial: TrialEvidence, output: bytes) -> Answer:
+    async def _judge(self, trial: TrialEvidence, judged: Judged) -> Answer:
         case = self.cases[trial.case_id]
-        run = await judge_in_room(self.store, self.rubrics, case, output)
+        if case.execute and self.executor is not None:
+            judged = Judged(judged.output, await self.executor.execute(case, judged.output))
+        run = await judge_in_room(self.store, self.rubrics, case, judged)
         return bounded(judge(run, self.task_class, self.redactor), self.answer_bytes)
 
 
@@ -170,9 +176,10 @@ class Verification:
         if not bench.still_judges(started):
             self.benches_changed.append(name)
 
-    async def rescore(self, isolation: str = "auto") -> None:
+    async def rescore(self, isolation: str = "auto", *, execute: bool = False) -> None:
         """Run the rubrics again for every finished run whose bench on disk is still the one that it measured.
 
+        With `execute` the steps of cases are executed again, too; else what is stored of them is judged.
         They run in a class that is proved on this machine. The class that a run names does not protect the
         machine of the user who verifies it.
         """
@@ -194,7 +201,7 @@ class Verification:
                     self.rescored_in = rubrics.isolation_class
                 self._note_class(entry, finished)
                 with closing(CaseSnapshots(bench.task_class, directory)) as store:
-                    await self._judge_again(entry, judged, bench, store, rubrics)
+                    await self._judge_again(entry, judged, _Again(bench, store, rubrics, execute=execute))
 
     def _bench_of(self, entry: RunEntry) -> BenchOnDisk | None:
         bench = self.benches.get(entry.task_class)
@@ -208,16 +215,20 @@ class Verification:
         self,
         entry: RunEntry,
         judged: list[TrialEvidence],
-        bench: BenchOnDisk,
-        store: CaseStore,
-        rubrics: RubricRunner,
+        parts: "_Again",
     ) -> None:
         started = self.log.started(entry)
         room = answer_room(len(started.cases), started.trials)
-        cases = {case.case_id: case for case in bench.cases}
-        rescorer = Rescorer(bench.task_class, cases, store, rubrics, Redactor(os.environ), room)
-        async for difference in rescorer.differences(self._outputs(judged)):
-            self.differences.append((entry, difference))
+        cases = {case.case_id: case for case in parts.bench.cases}
+        rescorer = Rescorer(
+            parts.bench.task_class, cases, parts.store, parts.rubrics, Redactor(os.environ), room
+        )
+        async with AsyncExitStack() as used:
+            if parts.execute and any(case.execute for case in parts.bench.cases):
+                executor = await used.enter_async_context(self._executor(parts))
+                rescorer = replace(rescorer, executor=executor)
+            async for difference in rescorer.differences(self._outputs(judged, rescorer)):
+                self.differences.append((entry, difference))
 
     @property
     def nothing_rescored(self) -> str | None:
@@ -235,12 +246,37 @@ class Verification:
         found = [f"bench {name} {why}" for why, names in unread.items() for name in names]
         return "; ".join(found) or "its outputs are missing, redacted or of a bench that was not asked for"
 
-    def _outputs(self, trials: Iterable[TrialEvidence]) -> Iterator[tuple[TrialEvidence, bytes]]:
+    def _executor(self, parts: "_Again") -> AbstractAsyncContextManager[Executor]:
+        """Return an executor in the class of the rubrics. Raises IsolationUnavailable in `subprocess`."""
+        isolation_class = parts.rubrics.isolation_class
+        refuse_unconfined(isolation_class, "auto")
+        places = (parts.bench.task_class.directory.parent, self.log.directory)
+        secrets = [os.path.realpath(place) for place in places]
+        return opened_executor(isolation_class, parts.store, secrets)
+
+    def _outputs(
+        self, trials: Iterable[TrialEvidence], rescorer: Rescorer
+    ) -> Iterator[tuple[TrialEvidence, Judged]]:
         """Yield every trial whose output is stored as it was judged. One at a time: they may be large."""
         for trial in trials:
             output = self.log.artifact(trial, "output")
-            if output is None:
+            executions: bytes | None = None
+            has_steps = bool(rescorer.cases[trial.case_id].execute)
+            if has_steps and rescorer.executor is None:
+                executions = self.log.artifact(trial, EXECUTIONS)
+            if output is None or (has_steps and rescorer.executor is None and executions is None):
                 self.not_rescored += 1
             else:
                 self.rescored += 1
-                yield trial, output
+                yield trial, Judged(output, executions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """What it takes to judge the outputs of one run again."""
+
+    bench: BenchOnDisk
+    store: CaseStore
+    rubrics: RubricRunner
+    # Whether the steps of cases are executed again.
+    execute: bool

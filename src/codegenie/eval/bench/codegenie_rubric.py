@@ -27,6 +27,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Any
 
     Failure = tuple[str, str] | tuple[str, str, str]
 
@@ -38,16 +39,18 @@ class Request:
     """One case to judge: `case`, `input_dir`, `expected_dir` and the untrusted `harness_output`.
 
     The directories are strings relative to the working directory. `harness_output` is what
-    the system under test produced: check the type of everything taken out of it.
+    the system under test produced: check the type of everything taken out of it. `executions`
+    holds what came of the steps of the case, by name; it is empty for a case without steps.
     """
 
-    __slots__ = ("case", "expected_dir", "harness_output", "input_dir")
+    __slots__ = ("case", "executions", "expected_dir", "harness_output", "input_dir")
 
     def __init__(self, document: dict[str, object]) -> None:
         if document.get("protocol") != PROTOCOL:
             raise ValueError(f"this helper speaks protocol {PROTOCOL}, the request another one")
         self.case = _expect_object(document, "case")
         self.harness_output = _expect_object(document, "harness_output")
+        self.executions = _expect_object(document, "executions") if "executions" in document else {}
         self.input_dir = str(document["input_dir"])
         self.expected_dir = str(document["expected_dir"])
 
@@ -101,6 +104,57 @@ def emit(
     while unwritten:
         unwritten = unwritten[os.write(descriptor, unwritten) :]
     os.close(descriptor)
+
+
+def returned(reply: object, expected: object) -> bool:
+    """Say whether a call returned exactly this value: 1, 1.0 and True are three values.
+
+    `reply` is one of the `replies` of a step. An exception and no answer are not a value.
+    """
+    return isinstance(reply, dict) and "value" in reply and same_value(reply["value"], tagged(expected))
+
+
+def same_value(one: object, other: object) -> bool:
+    """Compare two tagged values. An object equals nothing, not even itself; the order of a dict is free."""
+    spelled = _spelled(one)
+    return spelled is not None and spelled == _spelled(other)
+
+
+def tagged(value: "Any") -> object:  # noqa: ANN401 - any plain data
+    """Return a value of Python as replies and arguments of calls spell it, by its exact type.
+
+    Raises TypeError for a value that is not plain data.
+    """
+    kind = type(value)
+    if value is None or kind is bool or kind is str:
+        return value
+    if kind is int:
+        return {"int": str(value)}
+    if kind is float or kind is bytes:
+        return {kind.__name__: value.hex()}
+    if kind is dict:
+        return {"dict": [[tagged(key), tagged(each)] for key, each in value.items()]}
+    if kind is list or kind is tuple or kind is set:
+        return {kind.__name__: [tagged(each) for each in value]}
+    raise TypeError(f"{kind.__name__} is not plain data")
+
+
+def _spelled(value: object) -> "str | None":
+    """Return a tagged value as a text in which order does not matter where it has no meaning."""
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    [(tag, content)] = value.items()
+    if tag == "object":
+        return None
+    if not isinstance(content, list):
+        return json.dumps(value)
+    parts = []
+    for each in content:
+        part = _spelled({"tuple": each} if tag == "dict" else each)
+        if part is None:
+            return None
+        parts.append(part)
+    return f"{tag}{json.dumps(sorted(parts) if tag in ('dict', 'set') else parts)}"
 
 
 def _failure_mode(failure: "Failure") -> dict[str, str]:

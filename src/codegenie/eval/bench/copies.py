@@ -6,11 +6,13 @@ If a user edits a case after its digest was checked, the copy has another digest
 
 import os
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from codegenie.eval.canonical import TreeHasher
 from codegenie.eval.errors import BenchCaseDigestMismatch, HarnessFailure
+from codegenie.eval.execute_steps import EXECUTE
+from codegenie.eval.execution_ports import CaseFile
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import BenchCase, TaskClass
 from codegenie.eval.system.child_files import stream_file
@@ -20,7 +22,9 @@ from codegenie.eval.system.packed_tree import Packer, packed
 from codegenie.eval.system.removal import Sweeper, Unfinished, for_entries, remove_tree
 
 _HELPER = Path(__file__).with_name("codegenie_rubric.py")
-_FOR_RUBRICS = ("input/", "expected/")
+_INPUT = "input/"
+_FOR_RUBRICS = (_INPUT, "expected/")
+_FOR_EXECUTION = (_INPUT, EXECUTE)
 
 
 def read_case_parts(
@@ -70,36 +74,55 @@ class CaseSnapshots:
             self._copy(case, path, ("input/",))
             yield Path(path)
 
-    def changed_files(self, case: BenchCase, directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Name the files of a copy made by `for_sut` that were changed or removed, and the new files."""
-        before = read_case_parts(Path(self._cases), case.case_id, case.digest, {"input"})["input"]
-        same: set[str] = set()
-        found: set[str] = set()
-        # The agent may have put anything there. A file that cannot be read counts as changed.
-        with suppress(UnsafeTree, OSError):
-            for file in walk_files(directory / "input", LIMITS.case_tree, lambda odd: found.add(odd.path)):
-                found.add(file.path)
-                if file.size == len(before.get(file.path, b"")) and file.content() == before.get(file.path):
-                    same.add(file.path)
-        return tuple(sorted(before.keys() - same)), tuple(sorted(found - before.keys()))
+    def input_files(self, case: BenchCase) -> list[tuple[str, bytes, bool]]:
+        """Return the files that `for_sut` copies: path, content, and whether it can be executed."""
+        taken = _InputReader()
+        self._hashed(case, taken)
+        return taken.files
+
+    def for_execution(self, case: BenchCase) -> dict[str, CaseFile]:
+        """Return the files of `input/` and `execute/` by their paths in the case."""
+        files: dict[str, CaseFile] = {}
+
+        def take(found: FoundFile, hasher: TreeHasher) -> None:
+            if not found.path.startswith(_FOR_EXECUTION):
+                _hash_file(found, hasher)
+                return
+            hasher.begin(found.path, found.size, executable=found.executable)
+            content = b"".join(_hashed(found, hasher))
+            files[found.path] = CaseFile(content, found.executable)
+
+        with _typed_failure("read a case"):
+            self._hashed(case, take)
+        return files
 
     @contextmanager
     def for_rubric(self, case: BenchCase) -> Iterator[Path]:
-        """Yield a directory that holds the rubric, `input/` and `expected/`."""
+        """Yield a directory that holds the rubric, `input/`, `expected/` and, for steps, `execute/`."""
         with self._private("rubric") as path:
-            self._copy(case, path, _FOR_RUBRICS)
+            self._copy(case, path, _parts_for_rubrics(case))
             with _typed_failure("write a rubric"):
                 self._write_rubric(path)
             yield Path(path)
 
     @contextmanager
     def parcel_for_rubric(self, case: BenchCase) -> Iterator[int]:
-        """Yield the descriptor of a parcel with the rubric, `input/` and `expected/`."""
+        """Yield the descriptor of a parcel with the same files."""
         with stream_file() as descriptor:
             packer = Packer(descriptor)
             with _typed_failure("pack a case"):
                 packer.ready(*self._packed_rubric)
-                self._hashed(case, _CasePacker(packer, _FOR_RUBRICS))
+                self._hashed(case, _CasePacker(packer, _parts_for_rubrics(case)))
+                packer.close()
+            yield descriptor
+
+    @contextmanager
+    def parcel_for_sut(self, case: BenchCase) -> Iterator[int]:
+        """Yield the descriptor of a parcel with the files of `input/` and nothing else of the case."""
+        with stream_file() as descriptor:
+            packer = Packer(descriptor)
+            with _typed_failure("pack a case"):
+                self._hashed(case, _InputPacker(packer))
                 packer.close()
             yield descriptor
 
@@ -146,6 +169,22 @@ class CaseSnapshots:
             raise BenchCaseDigestMismatch(case.case_id, case.digest, hasher.hexdigest())
 
 
+class _InputReader:
+    """Reads the files of `input/`, and hashes all files of a case."""
+
+    def __init__(self) -> None:
+        self.files: list[tuple[str, bytes, bool]] = []
+
+    def __call__(self, found: FoundFile, hasher: TreeHasher) -> None:
+        if not found.path.startswith("input/"):
+            _hash_file(found, hasher)
+            return
+        hasher.begin(found.path, found.size, executable=found.executable)
+        content = found.content()
+        hasher.content(content)
+        self.files.append((found.path.removeprefix("input/"), content, found.executable))
+
+
 class _CaseCopier:
     """Copies the files in certain parts of a case, whose directories exist, and hashes all of its files."""
 
@@ -184,6 +223,29 @@ class _CasePacker:
         hasher.begin(found.path, found.size, executable=found.executable)
         chunks = _hashed(found, hasher)
         self._packer.file(found.path, found.size, chunks, executable=found.executable)
+
+
+class _InputPacker:
+    """Packs the files of `input/` by their paths in it, and hashes all files of the case."""
+
+    def __init__(self, packer: Packer) -> None:
+        self._packer = packer
+        self._made: set[str] = set()
+
+    def __call__(self, found: FoundFile, hasher: TreeHasher) -> None:
+        if not found.path.startswith(_INPUT):
+            _hash_file(found, hasher)
+            return
+        path = found.path.removeprefix(_INPUT)
+        for folder in _new_folders(path, self._made):
+            self._packer.directory(folder)
+        hasher.begin(found.path, found.size, executable=found.executable)
+        self._packer.file(path, found.size, _hashed(found, hasher), executable=found.executable)
+
+
+def _parts_for_rubrics(case: BenchCase) -> tuple[str, ...]:
+    # A case without steps gets the copy that it always got.
+    return (*_FOR_RUBRICS, EXECUTE) if case.execute else _FOR_RUBRICS
 
 
 def _folders(path: str) -> Iterator[str]:

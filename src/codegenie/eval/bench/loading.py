@@ -61,7 +61,8 @@ CLASS_ENTRIES: Mapping[str, str] = {
 """The only entries that a task class may hold."""
 
 _OPTIONAL_ENTRIES = {"rubric_lib", "README.md"}
-_CASE_DIRECTORIES = {"input", "expected", "solution"}
+_CASE_DIRECTORIES = {"input", "expected", "execute", "solution"}
+_CASE_PARTS = "input/, expected/, execute/, solution/"
 _WRITE_DIGESTS = "write it with `codegenie eval digest TASK_CLASS --write`"
 
 
@@ -300,7 +301,7 @@ def _misplaced(found: FoundFile) -> UnsafeTree | None:
     """Say why a file does not belong to a case; None if it does."""
     top, below, _ = found.path.partition("/")
     if not (top in _CASE_DIRECTORIES if below else top == "case.toml"):
-        return Misplaced(found.path, "is not part of a case (case.toml, input/, expected/, solution/)")
+        return Misplaced(found.path, f"is not part of a case (case.toml, {_CASE_PARTS})")
     # Only the last chunk is parsed, so a case.toml must fit into one chunk.
     if not below and found.size > LIMITS.toml_bytes:
         return UnsafeTree(found.path, f"{found.size} bytes are more than the {LIMITS.toml_bytes} allowed")

@@ -26,6 +26,8 @@ _COMMANDS: Mapping[str, str] = MappingProxyType(
         "promote-verdict": "Say whether the log proves a tier. A human promotes.",
         "tiers": "Show the promotion policy, or write a first one.",
         "abandon": "Close a run that will not finish as a failed one.",
+        "runs": "List the runs of a log, the newest first.",
+        "cases": "List the cases of a run with outcome, time, cost and failure.",
         "show": "Show a run, or what one case of it left behind.",
         "export": "Pack one run into a file that a third party can verify.",
         "digest": "Compare or write the digests of a task class's cases.",

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from codegenie.eval.boxes.diagnosis import diagnose_boxes
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import json_option
 from codegenie.eval.isolation.doctor import diagnose
 from codegenie.eval.isolation.machine import Machine, this_machine
-from codegenie.eval.isolation_proof import ClassFinding, strongest
+from codegenie.eval.isolation_proof import BoxFinding, ClassFinding, strongest
 from codegenie.eval.reporting.doctor_text import render_doctor
 from codegenie.eval.system.run_directory import run_directory
 
@@ -26,13 +27,16 @@ def command(as_json: bool) -> None:
     machine = this_machine()
     with run_directory() as directory:
         findings = asyncio.run(diagnose(machine, directory))
+        boxes = asyncio.run(diagnose_boxes(machine, directory))
     if as_json:
-        say_json("codegenie.eval.doctor/1", _document(findings, machine))
+        say_json("codegenie.eval.doctor/1", _document(findings, boxes, machine))
     else:
-        say(render_doctor(findings, asdict(machine)))
+        say(render_doctor(findings, asdict(machine), boxes))
 
 
-def _document(findings: Sequence[ClassFinding], machine: Machine) -> dict[str, Any]:
+def _document(
+    findings: Sequence[ClassFinding], boxes: Sequence[BoxFinding], machine: Machine
+) -> dict[str, Any]:
     taken = strongest(findings)
     chosen = next((found.proof for found in findings if found.isolation_class == taken), None)
     return {
@@ -41,10 +45,11 @@ def _document(findings: Sequence[ClassFinding], machine: Machine) -> dict[str, A
         "probes": [] if chosen is None else [probe.model_dump() for probe in chosen.probes],
         "machine": asdict(machine),
         "classes": [_class_document(found) for found in findings],
+        "boxes": [_class_document(found) for found in boxes],
     }
 
 
-def _class_document(found: ClassFinding) -> dict[str, Any]:
+def _class_document(found: ClassFinding | BoxFinding) -> dict[str, Any]:
     return {
         "isolation_class": found.isolation_class,
         "proved": found.proof is not None,

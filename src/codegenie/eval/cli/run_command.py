@@ -5,12 +5,14 @@ import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
 from codegenie.eval.aggregation import mean_over_units
-from codegenie.eval.cli.ending import benches_until_signal
+from codegenie.eval.bench.shipped import Benches
+from codegenie.eval.cli.cases_from import CaseChoice, chosen_cases
+from codegenie.eval.cli.ending import Ended, benches_until_signal
 from codegenie.eval.cli.progress import progress_for
 from codegenie.eval.cli.settings import (
     Given,
@@ -20,7 +22,8 @@ from codegenie.eval.cli.settings import (
     out_option,
     tiers_option,
 )
-from codegenie.eval.errors import SettingsInvalid
+from codegenie.eval.cli.sut_options import SutFlags, sut_options, sut_request
+from codegenie.eval.errors import NotMeasured, SettingsInvalid
 from codegenie.eval.gate.deciding import Gatekeeper, load_policy
 from codegenie.eval.gate.policy import TierPolicy
 from codegenie.eval.gate.verdict import PromotionVerdict
@@ -28,28 +31,36 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.open_run import RecordedRun
 from codegenie.eval.log.reading import VerifiedLog
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
-from codegenie.eval.planning import any_of
+from codegenie.eval.planning import CaseFilter
 from codegenie.eval.ports import SutRunner
 from codegenie.eval.reporting.run_text import nothing_judged, render_report
 from codegenie.eval.reporting.verdict_text import render_missing, render_verdict, verdict_document
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
-from codegenie.eval.suts.spec import SutRequest, open_sut
+from codegenie.eval.suts.spec import open_sut
 from codegenie.eval.system.clock import SystemClock
 
 _NOT_MEASURED = 4
+_SIGNAL_BASE = 128
 _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 @click.command("run")
 @click.argument("task_class")
-@click.option("--sut", "sut_spec", required=True, metavar="SPEC", help="null, oracle or python:module:attr.")
+@sut_options
 @bench_root_option
 @out_option
 @cache_option
 @click.option(
     "--cases", "globs", multiple=True, metavar="GLOB", help="Only these cases; the report is then partial."
 )
+@click.option(
+    "--cases-from",
+    type=Given(),
+    metavar="RUN",
+    help="Only the cases of this run; the report is then partial.",
+)
+@click.option("--failed", is_flag=True, help="With --cases-from: only the cases that did not pass in it.")
 @click.option(
     "--trials",
     type=click.IntRange(1, LIMITS.trials),
@@ -93,12 +104,6 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
     envvar="CODEGENIE_EVAL_SPAWN",
     help="For each rubric fork a clean interpreter, or start a new one.",
 )
-@click.option(
-    "--sut-version", type=Given(), metavar="V", help="The version of the SUT; part of its identity."
-)
-@click.option(
-    "--sut-env", "sut_env", multiple=True, metavar="NAME", help="Pass this environment variable to the SUT."
-)
 @tiers_option
 @click.option("--no-cache", "fresh", is_flag=True, help="A new measurement: reuse and resume nothing.")
 @click.option("--verbose", "-v", is_flag=True, help="Say why an outcome is measured again.")
@@ -106,24 +111,24 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 @json_option
 def command(
     task_class: str,
-    sut_spec: str,
     bench_root: Sequence[str],
     out: str,
     cache: str,
     globs: Sequence[str],
+    cases_from: str | None,
+    failed: bool,
     trials: int,
     concurrency: int,
     timeout: float | None,
     max_cost_usd: float | None,
     isolation: str,
     spawn: str,
-    sut_version: str | None,
-    sut_env: Sequence[str],
     tiers: str,
     fresh: bool,
     verbose: bool,
     quiet: bool,
     as_json: bool,
+    **sut_flags: Unpack[SutFlags],
 ) -> int:
     """Run TASK_CLASS against a system under test and report.
 
@@ -142,23 +147,32 @@ def command(
         cache_dir=Path(cache).absolute(),
         fresh=fresh,
         policy_digest=None if policy is None else policy.digest,
+        sut_isolation=sut_flags["sut_isolation"],
     )
     with benches_until_signal(bench_root) as benches:
-        plan = Runner().plan(
-            task_class_name=task_class,
-            bench_root=benches.roots_of(task_class),
-            out_dir=out,
-            case_filter=any_of(globs),
-            options=options,
-        )
-        sut = open_sut(SutRequest(sut_spec, sut_version, tuple(sut_env)), plan)
+        chosen = chosen_cases(CaseChoice(globs, cases_from, failed), task_class, out)
+        plan = _planned(task_class, benches, out, chosen.case_filter, options)
+        sut = open_sut(sut_request(sut_flags, (Path(tiers).absolute(), *benches.own)), plan)
         recorded, signal_code = asyncio.run(record_until_signal(plan, sut, quiet=quiet, verbose=verbose))
         verdict = _verdict(recorded, plan, policy)
     if as_json:
         click.echo(json.dumps(_document(recorded, verdict, plan), indent=2))
     else:
-        click.echo("\n".join([*_lines(recorded, verdict, plan), *_ending(recorded, options, signal_code)]))
+        lines = _lines(recorded, verdict, plan)
+        click.echo("\n".join([*lines, *_ending(recorded, options, signal_code, chosen.run_id)]))
     return signal_code or (0 if _measured(recorded.report) else _NOT_MEASURED)
+
+
+def _planned(
+    task_class: str, benches: Benches, out: str, case_filter: CaseFilter, options: RunOptions
+) -> RunPlan:
+    return Runner().plan(
+        task_class_name=task_class,
+        bench_root=benches.roots_of(task_class),
+        out_dir=out,
+        case_filter=case_filter,
+        options=options,
+    )
 
 
 def _measured(report: BenchRunReport) -> bool:
@@ -184,19 +198,26 @@ def _document(recorded: RecordedRun, verdict: PromotionVerdict | None, plan: Run
         "verdict": None if verdict is None else verdict_document(verdict),
         "notes": [*filter(None, [nothing_judged(recorded.report)]), *recorded.notes],
         "mean_over_units": mean_over_units(plan.cases, recorded.report.per_case),
+        "usage": recorded.totals.usage(),
+        "durations": recorded.totals.durations(),
     }
 
 
 def _lines(recorded: RecordedRun, verdict: PromotionVerdict | None, plan: RunPlan) -> list[str]:
     over_units = mean_over_units(plan.cases, recorded.report.per_case)
-    lines = render_report(recorded.report, recorded.reused, over_units)
+    lines = render_report(recorded.report, recorded.reused, over_units, recorded.totals)
     if verdict is not None:
         lines += ["", "next tier", *render_verdict(verdict), *render_missing(verdict, recorded.report)]
     return lines
 
 
-def _ending(recorded: RecordedRun, options: RunOptions, signal_code: int) -> list[str]:
-    """Return the log head after the run, or the command that resumes the run."""
+def _ending(
+    recorded: RecordedRun, options: RunOptions, signal_code: int, cases_from: str | None
+) -> list[str]:
+    """Return the log head after the run, or the command that resumes the run.
+
+    `cases_from` is the id of the run that --cases-from named in another way.
+    """
     notes = [f"note: {note}" for note in recorded.notes]
     if recorded.chain_head is not None:
         return [f"log head         {recorded.chain_head}", *notes]
@@ -205,6 +226,8 @@ def _ending(recorded: RecordedRun, options: RunOptions, signal_code: int) -> lis
     # A run with --no-cache resumes no run, not even itself.
     changes = ["without --no-cache"] if options.fresh else []
     changes += ["with a higher --max-cost-usd"] if capped else []
+    # The latest run is now this one, and has other cases.
+    changes += [f"with --cases-from {cases_from}"] if cases_from is not None else []
     command = f"the same command {' and '.join(changes)}".rstrip()
     why = ", since it has reached its cost cap" if capped else ""
     return [f"the run is not finished{why}: {command} resumes it where it stopped", *notes]
@@ -246,6 +269,10 @@ async def record_until_signal(
         with progress_for(len(plan.cases) * plan.options.trials, quiet=quiet) as progress:
             runner = Runner(progress=progress, explain=explain if verbose else None)
             recorded = await runner.record(plan, system_under_test=sut, stop=stop)
+    except NotMeasured:
+        if received:
+            raise Ended(received[0] - _SIGNAL_BASE) from None
+        raise
     finally:
         # The loop would reset SIGTERM to its default, which ends us before our directories are removed.
         for number, handler in before.items():

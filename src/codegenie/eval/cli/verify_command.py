@@ -1,7 +1,7 @@
 """`codegenie eval verify`: recompute all claims of a log or a bundle, and say which were not checked."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ import click
 from codegenie.eval.cli.ending import benches_until_signal, log_until_signal
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import bench_root_option, expect_head_option, json_option, out_option
-from codegenie.eval.errors import IntegrityError, NotMeasured
+from codegenie.eval.errors import IntegrityError, NotMeasured, SettingsInvalid
 from codegenie.eval.log.chain import record_name
 from codegenie.eval.log.reading import VerifiedLog
 from codegenie.eval.log.runs import RunEntry
@@ -27,6 +27,9 @@ from codegenie.eval.wording import counted
 @bench_root_option
 @expect_head_option
 @click.option("--rescore", "again", is_flag=True, help="Run the rubrics again on the stored outputs.")
+@click.option(
+    "--re-execute", "execute", is_flag=True, help="With --rescore: execute the steps of cases again, too."
+)
 @click.option(
     "--isolation",
     # Only the flag sets this, so it has a name that no settings file and no variable uses.
@@ -45,6 +48,7 @@ def command(
     bench_root: Sequence[str],
     expected: str | None,
     again: bool,
+    execute: bool,
     rescore_isolation: str,
     classes: Sequence[str],
     as_json: bool,
@@ -57,7 +61,10 @@ def command(
     with log_until_signal(Path(out)) as directory, benches_until_signal(bench_root) as benches:
         verification = Verification(VerifiedLog(directory))
         asked = partial(verification.check, benches.roots_of, SystemClock(), expected, classes)
-        problem = _problem(verification, asked, rescore_isolation if again else None)
+        if execute and not again:
+            raise SettingsInvalid("--re-execute works with --rescore only", hint="say --rescore, too")
+        rescore = partial(verification.rescore, rescore_isolation, execute=execute) if again else None
+        problem = _problem(verification, asked, rescore)
     document = _facts(verification) | problem
     if as_json:
         say_json("codegenie.eval.verify/1", document)
@@ -68,12 +75,16 @@ def command(
     return NotMeasured.exit_code if document["not_measured"] else IntegrityError.exit_code
 
 
-def _problem(verification: Verification, check: Callable[[], None], isolation: str | None) -> dict[str, Any]:
-    """Check everything, rescore in a class if one is given, and return the first problem and its place."""
+def _problem(
+    verification: Verification,
+    check: Callable[[], None],
+    rescore: Callable[[], Coroutine[Any, Any, None]] | None,
+) -> dict[str, Any]:
+    """Check everything, rescore if that is asked for, and return the first problem and its place."""
     try:
         check()
-        if isolation is not None:
-            asyncio.run(verification.rescore(isolation))
+        if rescore is not None:
+            asyncio.run(rescore())
     except IntegrityError as error:
         where = (error.where or "").removeprefix(f"{verification.log.directory}/")
         return {"ok": False, "reason": printable(error.message), "file": printable(where)}
@@ -85,7 +96,7 @@ def _problem(verification: Verification, check: Callable[[], None], isolation: s
         return {"ok": False, "reason": reason, "file": record_name(entry.finished_index or 0)}
     for name, stale in verification.benches_stale.items():
         return {"ok": False, "reason": f"bench {name}: {stale.message}", "file": f"{name}/{stale.where}"}
-    nothing = verification.nothing_rescored if isolation is not None else None
+    nothing = verification.nothing_rescored if rescore is not None else None
     if nothing is not None:
         reason = f"nothing could be rescored: {nothing}"
         return {"ok": False, "not_measured": True, "reason": printable(reason), "file": ""}

@@ -7,7 +7,9 @@ from pathlib import Path
 from codegenie.eval.bench.grammar import CaseHead, digest_lines, inspect_case, inspect_digests
 from codegenie.eval.bench.loading import Misplaced, case_entry_problems, scan_case_tree
 from codegenie.eval.errors import BenchCaseLoadError, BenchInvalid
+from codegenie.eval.execute_steps import EXECUTE
 from codegenie.eval.fence.directory_rules import inspect_accidents, inspect_bits, inspect_case_path
+from codegenie.eval.fence.execution_rules import inspect_steps
 from codegenie.eval.fence.findings import Notes, Spot, shown_name
 from codegenie.eval.fence.text_rules import inspect_text
 from codegenie.eval.limits import LIMITS
@@ -82,6 +84,7 @@ class CaseInspector:
         folder = f"cases/{case_id}"
         before = self._notes.total()
         left_out: list[str] = []
+        for_steps: dict[str, bytes] = {}
 
         def refused(unsafe: UnsafeTree) -> None:
             left_out.append(unsafe.path)
@@ -89,6 +92,8 @@ class CaseInspector:
 
         def seen(found: FoundFile, content: bytes) -> None:
             self._inspect_file(found, f"{folder}/{found.path}", content)
+            if found.path.startswith(EXECUTE):
+                for_steps[found.path] = content
 
         try:
             tree = scan_case_tree(self._cases, case_id, refused, seen)
@@ -104,6 +109,8 @@ class CaseInspector:
         reading = inspect_case(head, self._name, case_id, ids)
         for problem in reading.problems:
             self._notes.add_problem("F051", problem, folder)
+        if reading.value is not None and inspect_steps(self._notes, reading.value, for_steps):
+            whole = False
         # If files were left out, the digest of the rest says nothing about the case.
         digest = None if left_out else tree.digest
         return SeenCase(reading.value, digest, sound=whole and not reading.problems)

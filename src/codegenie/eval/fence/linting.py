@@ -18,6 +18,7 @@ from codegenie.eval.bench.loading import CLASS_ENTRIES, python_sources
 from codegenie.eval.errors import HarnessFailure
 from codegenie.eval.fence.case_rules import NO_CASES, CaseInspector, SeenCases
 from codegenie.eval.fence.directory_rules import inspect_bits, inspect_entries, inspect_root
+from codegenie.eval.fence.execution_rules import inspect_rubric
 from codegenie.eval.fence.findings import Finding, Notes, Spot
 from codegenie.eval.fence.targets import Target, find_targets, is_class_name
 from codegenie.eval.fence.text_rules import inspect_text, is_plain_text
@@ -176,8 +177,12 @@ class _ClassInspector:
     def _inspect_sources(self, files: Sequence[tuple[str, bytes]]) -> None:
         # A file that is not text, or that declares another encoding, already has a finding.
         texts = [(path, raw) for path, raw in files if is_plain_text(raw)]
-        for problem in source_problems(python_sources(texts)):
+        sources = python_sources(texts)
+        for problem in source_problems(sources):
             self._notes.add("F011", Spot(problem.path, problem.line), problem.message)
+        library = {path.split("/")[1].removesuffix(".py") for path, _ in sources if "/" in path}
+        for path, raw in sources:
+            inspect_rubric(self._notes, path, raw.decode(), library)
 
     def _inspect_library(self) -> list[tuple[str, bytes]]:
         library = self._directory / "rubric_lib"

@@ -86,6 +86,13 @@ RULES: Mapping[str, Rule] = {
         " (ADR-0002).",
         "correct the line; rubric.py and rubric_lib/ must be Python of the version that runs the harness",
     ),
+    "F012": Rule(
+        "the rubric can run code",
+        "A rubric that runs an agent's code shares a process with it: the code can then write the verdict"
+        " itself (ADR-0035). Steps of the case execute it in a box of its own.",
+        "execute it by an [[execute]] step of the case, and judge what the request says about it; import the"
+        " standard library and rubric_lib/ only",
+    ),
     "F020": Rule(
         "breakdown_keys.py is more than one enumeration of literals",
         "Keys are read and never computed (ADR-0002, ADR-0008).",
@@ -139,6 +146,13 @@ RULES: Mapping[str, Rule] = {
         "a pointer instead of a file",
         "A Git LFS pointer names content that lies elsewhere and can change after review (threat CA-17).",
         "put the content itself into the case",
+    ),
+    "F053": Rule(
+        "a step runs a test suite together with the agent's code",
+        "The tests and the code that they test share a process, so what the suite reports is the agent's own"
+        " word (ADR-0035). Whether that is enough is for a reviewer to say, so this is a warning.",
+        "use a step of kind python-calls, or a program whose output the rubric compares",
+        severity="warning",
     ),
     "F060": Rule(
         "digests.yaml cannot be read",

@@ -80,3 +80,9 @@ class Evidence:
     lost_trials: int = 0
     mean_over_units: float | None = None
     bench: BenchOnDisk | None = None
+
+    @property
+    def executed_unconfined(self) -> bool:
+        """Say whether code of the agent was executed where nothing confined it."""
+        unconfined = self.report.isolation_class == "subprocess"
+        return unconfined and any(case.execute for case in self.started.cases)

@@ -20,7 +20,7 @@ from codegenie.eval.gate.reasons import Reason, reason
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.runs import Look
 from codegenie.eval.models import BenchRunReport, FrozenMap, Record, SutBoundary
-from codegenie.eval.suts.identity import implied_boundary
+from codegenie.eval.suts.identity import OWN_PROCESS, can_run_in_a_box
 from codegenie.eval.wording import counted
 
 # The level of `lower_bound_95`. A perfect run must reach it too, whatever level the policy allows.
@@ -199,6 +199,8 @@ class PromotionGate:
             yield reason(
                 "unproved_isolation", f"no proof shows that the rubrics ran in class {report.isolation_class}"
             )
+        if evidence.executed_unconfined:
+            yield reason("unconfined_execution", "the steps of cases executed the agent's code unconfined")
         yield from self._missing(evidence)
         if evidence.bench is None:
             yield reason("bench_missing", "there is no readable bench to compare the run with")
@@ -340,7 +342,7 @@ def _whereabouts(report: BenchRunReport) -> Iterator[Reason]:
         yield reason(
             "no_agent", f"{report.sut.spec} is part of the harness: its runs test the bench, not an agent"
         )
-    elif report.sut_boundary != "process" or implied_boundary(report.sut.spec) != "process":
+    elif report.sut_boundary not in OWN_PROCESS or not can_run_in_a_box(report.sut.spec):
         yield reason("in_process", "the system under test ran inside the harness's own process")
 
 

@@ -10,10 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from codegenie.eval.errors import HarnessFailure, SettingsInvalid
+from codegenie.eval.log.artifacts import LARGEST_ARTIFACT, ArtifactStore
 from codegenie.eval.log.disk import AuditLog
 from codegenie.eval.log.reading import VerifiedLog
 from codegenie.eval.log.records import RunAbandoned
 from codegenie.eval.ports import Clock
+from codegenie.eval.system.files import UnsafeTree, read_descriptor
 
 
 def abandon_run(directory: Path, run: str, because: RunAbandoned, clock: Clock) -> tuple[str, str]:
@@ -27,26 +29,39 @@ def abandon_run(directory: Path, run: str, because: RunAbandoned, clock: Clock) 
     if not entry.is_open:
         how = "has finished" if entry.abandoned is None else "was abandoned before"
         raise SettingsInvalid(f"run {entry.run_id} {how}", hint="`codegenie eval show` shows a run")
-    with _held(directory / "journal" / entry.run_id):
+    with _held(directory / "journal" / entry.run_id) as journal:
         # Checked again under the lock: another process may have resumed and finished the run meanwhile.
         if entry.run_id not in chain.open_runs():
             raise SettingsInvalid(f"run {entry.run_id} has ended by itself meanwhile")
-        return entry.run_id, chain.append(because, entry.run_id)
+        kept = None if journal is None else _kept(journal, ArtifactStore(directory / "artifacts"))
+        return entry.run_id, chain.append(because.model_copy(update={"journal": kept}), entry.run_id)
+
+
+def _kept(journal: int, artifacts: ArtifactStore) -> str | None:
+    """Store what the run had measured with the artefacts; None if the journal cannot be read as a whole."""
+    with suppress(OSError, UnsafeTree):
+        digest = artifacts.keep(read_descriptor(journal, "journal", LARGEST_ARTIFACT))
+        artifacts.make_durable({digest})
+        return digest
+    return None
 
 
 @contextmanager
-def _held(journal: Path) -> Iterator[None]:
-    """Hold the lock of a run, which fails while the run is alive. At the end the journal is removed."""
+def _held(journal: Path) -> Iterator[int | None]:
+    """Hold the lock of a run, which fails while the run is alive. At the end the journal is removed.
+
+    Yields the descriptor of the journal; None if there is none.
+    """
     try:
         descriptor = os.open(journal, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        yield
+        yield None
         return
     except OSError as error:
         raise HarnessFailure(f"cannot open the journal: {error.strerror}", where=str(journal)) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        yield descriptor
         with suppress(OSError):
             journal.unlink()
     except BlockingIOError:

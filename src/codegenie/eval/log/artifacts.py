@@ -28,7 +28,8 @@ def why_not_kept(name: str) -> str:
 
 
 def _is_output(name: str) -> bool:
-    return name.startswith("output")
+    # What came of the steps of a case is judged with the output, and a re-score needs both.
+    return name.startswith(("output", "executions"))
 
 
 class ArtifactStore:

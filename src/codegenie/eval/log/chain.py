@@ -249,11 +249,25 @@ def _check_start(file: str, started: RunStarted) -> None:
         raise broken(
             file, f"its isolation is {proof.isolation_class!r}, but no probe {proof.unproved[0]!r} proves it"
         )
-    problem = boundary_problem(started.sut, started.sut_boundary)
+    problem = boundary_problem(started.sut, started.sut_boundary) or _box_problem(started)
     if problem:
         raise broken(file, problem)
     if any(started.severities.get(code) is not Severity.BLOCK for code in RUNNER_CODES):
         raise broken(file, "a runner-internal code does not block")
+
+
+def _box_problem(started: RunStarted) -> str | None:
+    """Return why the box of the system under test is not what the start says; None if it is."""
+    proof, boundary = started.sut_isolation, started.sut_boundary
+    claimed = {"process": "subprocess"}.get(boundary, boundary)
+    if proof is None:
+        walls = boundary in {"landlock", "namespace"} or started.sut_network is not None
+        return f"its system under test ran in {boundary!r}, and nothing proves that" if walls else None
+    if (proof.isolation_class, proof.network) != (claimed, started.sut_network):
+        return f"its system under test ran in {boundary!r}, and the proof is of {proof.isolation_class!r}"
+    if proof.holds:
+        return None
+    return f"its system under test ran in {boundary!r}, but no probe {proof.unproved[0]!r} proves it"
 
 
 # Clocks are corrected by hours. Only a deliberate change is a matter of days.

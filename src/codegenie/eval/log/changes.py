@@ -66,7 +66,7 @@ def origin_of(log: VerifiedLog, entry: RunEntry, trial: TrialEvidence) -> Origin
 
     The store keeps what was made last, and the log says for every trial which parts its own run made.
     """
-    own = log.finished(entry)
+    own = log.started(entry)
     output = score = None
     for earlier, finished in _before(log, entry) if trial.reused != "none" else ():
         for other in finished.trials:
@@ -102,10 +102,10 @@ def _output_digest(trial: TrialEvidence) -> str | None:
     )
 
 
-def _same_agent(one: RunFinished, other: RunFinished) -> bool:
-    return one.report.sut_identity_digest == other.report.sut_identity_digest
+def _same_agent(earlier: RunFinished, own: RunStarted) -> bool:
+    return earlier.report.sut_identity_digest == own.sut_identity_digest
 
 
-def _same_judge(one: RunFinished, other: RunFinished) -> bool:
-    ours, theirs = one.report, other.report
-    return (ours.rubric_digest, ours.isolation_class) == (theirs.rubric_digest, theirs.isolation_class)
+def _same_judge(earlier: RunFinished, own: RunStarted) -> bool:
+    report, own_class = earlier.report, own.isolation.isolation_class
+    return (report.rubric_digest, report.isolation_class) == (own.rubric_digest, own_class)

@@ -1,10 +1,9 @@
 """What an output changes, computed from the input of its case and the `files` that it names.
 
-An agent may also write its own text under `diff`. The harness does not check it and never shows it as ours.
+An agent may also write its own text under `diff`. The harness has not seen such a change, and leaves it out.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
@@ -18,69 +17,37 @@ _NO_END = "\\ No newline at end of file"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of one trial, or why it could not be computed; and what the agent says about it."""
+    """The change of one trial, or why it could not be computed."""
 
     computed: tuple[str, ...] | None
     not_computed: str | None
-    claimed: str | None
-    rest: tuple[str, ...] = ()
 
     def lines(self, title: str) -> list[str]:
-        """Return everything as text. Each part has a title that names its author.
-
-        The agent's text is indented, so none of its lines looks like a title.
-        """
+        """Return the change as text, below a title that says where it comes from."""
         lines = [f"{title} change, computed from the input and the output"]
-        lines += self.computed if self.computed is not None else [f"not computed: {self.not_computed}"]
-        if self.claimed is not None:
-            lines += [
-                f'{title} "diff" as the agent wrote it; it was not checked',
-                *_quoted(_rows(self.claimed)),
-            ]
-        if self.rest:
-            lines += [f"{title} what else the agent returned", *_quoted(self.rest)]
-        return lines
+        return lines + (
+            list(self.computed) if self.computed is not None else [f"not computed: {self.not_computed}"]
+        )
 
 
 def change_of(output: object, before: Mapping[str, bytes] | str) -> Change:
     """Describe an output. `before` is the input of its case, or the reason why it is missing."""
     if not isinstance(output, dict):
-        return Change(("the output is not an object and names no files",), None, None, _spelled(output))
+        return Change(("the output is not an object and names no files",), None)
     files = output.get("files")
-    rest = {key: value for key, value in output.items() if key not in {"files", "diff"}}
-    if files is not None and not isinstance(files, dict):
-        rest["files"] = files
     named = files if isinstance(files, dict) else {}
-    claim = output.get("diff")
-    claimed = claim if isinstance(claim, str) or claim is None else "\n".join(_spelled(claim))
-    computed: tuple[str, ...] | None = None
-    why_not: str | None = None
     if not named:
-        computed = ("the output names no files, so nothing is changed",)
-    elif isinstance(before, str):
-        why_not = f"{before}; the output names {_listed(named)}"
-    else:
-        comparer = _Comparer(before)
-        computed = tuple(line for path in sorted(named) for line in comparer.lines(path, named[path]))
-    return Change(computed, why_not, claimed or None, _spelled(rest) if rest else ())
+        return Change(("the output names no files, so nothing is changed",), None)
+    if isinstance(before, str):
+        return Change(None, f"{before}; the output names {_listed(named)}")
+    comparer = _Comparer(before)
+    return Change(tuple(line for path in sorted(named) for line in comparer.lines(path, named[path])), None)
 
 
 def _listed(files: Mapping[str, Any]) -> str:
     names = [f"{path} ({'deleted' if text is None else 'text'})" for path, text in sorted(files.items())]
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more
-
-
-def _spelled(value: object) -> tuple[str, ...]:
-    return tuple(json.dumps(value, indent=2, ensure_ascii=False).split("\n"))
-
-
-def _quoted(lines: Iterable[str]) -> Iterator[str]:
-    return (f"| {line}" for line in lines)
-
-
-def _rows(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n")
 
 
 class _Comparer:

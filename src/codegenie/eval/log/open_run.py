@@ -10,26 +10,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from codegenie.eval.accounting import Totals
 from codegenie.eval.aggregation import TrialKey
 from codegenie.eval.canonical import spelled
 from codegenie.eval.errors import EvalError
 from codegenie.eval.evidence import (
-    UNRETURNED_WORDS,
     Promised,
     TrialEvidence,
     WorkItem,
     answer_problem,
     reused_outputs,
-    was_unreturned,
 )
 from codegenie.eval.log.artifacts import LARGEST_ARTIFACT, NOT_KEPT, ArtifactStore, why_not_kept
 from codegenie.eval.log.disk import AuditLog
-from codegenie.eval.log.journal import Asked, Journal, JournalLine, Produced, dead_journals, start_journal
+from codegenie.eval.log.journal import (
+    Asked,
+    Journal,
+    JournalLine,
+    Produced,
+    Voided,
+    dead_journals,
+    start_journal,
+)
 from codegenie.eval.log.records import RUN_FACTS, RunFinished, RunResumed, RunStarted, start_digest
 from codegenie.eval.models import BenchCase, BenchRunReport, FrozenMap, RunHeader
 from codegenie.eval.ports import Clock
-
-_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +48,13 @@ class RecordedRun:
     reused: int = 0
     # The log, as far as the run has verified it.
     log: AuditLog | None = None
+    # What the measured trials used together.
+    totals: Totals = field(default_factory=Totals)
 
 
 @dataclass(slots=True)
-class _Taken:
-    """What the journal of a dead run says, line by line."""
+class Taken:
+    """What the journal of a run that has not finished says, line by line."""
 
     started: RunStarted
     known: dict[TrialKey, TrialEvidence] = field(default_factory=dict)
@@ -69,6 +76,9 @@ class _Taken:
             self.asked[key] += 1
             self.promised.pop(key, None)
             return True
+        if isinstance(line, Voided):
+            self.asked[key] -= 1
+            return self.asked[key] >= 0 and key not in self.promised
         first = key not in self.promised
         self.promised[key] = Promised(**{name: getattr(line, name) for name in Promised.model_fields})
         return first and self.asked[key] > 0
@@ -100,10 +110,10 @@ class RunRecord:
         self._spelled: dict[TrialKey, bytes] = {}
         self._left_behind: set[str] = set()
         self._not_kept: Counter[str] = Counter()
-        self._unreturned: list[str] = []
         self.reused = 0
+        self.totals = Totals()
         self._interrupted = 0
-        taken = self._taken = _Taken(started)
+        taken = self._taken = Taken(started)
         planned = {(case.case_id, trial) for case in started.cases for trial in range(started.trials)}
         # False if any line was not written by this run. Then the journal was edited.
         self.holds = journal.lines is not None and all(
@@ -127,7 +137,7 @@ class RunRecord:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what was repaired, asked again, not kept, and not returned by agents."""
+        """Return what was repaired, asked again, and not kept."""
         notes = list(self.log.notes)
         notes += [
             f"{name} of {count} trials {why_not_kept(name)}" for name, count in sorted(self._not_kept.items())
@@ -135,8 +145,6 @@ class RunRecord:
         if self._interrupted:
             again = "trials that were asked for again, since the run had ended early"
             notes.append(f"{again}: {self._interrupted}")
-        if self._unreturned:
-            notes.append(f"{named(self._unreturned)}: {UNRETURNED_WORDS}")
         return tuple(notes)
 
     @property
@@ -167,6 +175,12 @@ class RunRecord:
         self._taken.asked[case_id, trial] += 1
         await self._journal.append(spelled(Asked(case_id=case_id, trial=trial)))
 
+    def voided(self, item: WorkItem, cause: str) -> None:
+        """Record that the last asking does not count, because the agent's provider or its box failed."""
+        case_id, trial = item.case.case_id, item.trial
+        self._taken.asked[case_id, trial] -= 1
+        self._journal.note(spelled(Voided(case_id=case_id, trial=trial, cause=cause)))
+
     def produced(self, item: WorkItem, output: Promised) -> None:
         """Record what it produced, before that is judged."""
         facts = {name: getattr(output, name) for name in Promised.model_fields}
@@ -190,9 +204,8 @@ class RunRecord:
         self._not_kept.update(
             name.removesuffix(NOT_KEPT) for name in evidence.artifacts if name.endswith(NOT_KEPT)
         )
-        if was_unreturned(evidence):
-            self._unreturned.append(evidence.case_id)
         self.reused += reused_outputs([evidence])
+        self.totals.add(evidence)
         self._interrupted += evidence.interrupted > 0
 
     def finish(self, report: BenchRunReport, planned: Iterable[TrialKey]) -> str:
@@ -227,13 +240,6 @@ class RunRecord:
     def leave(self) -> None:
         """Close an unfinished run so that it can be resumed."""
         self._journal.close()
-
-
-def named(cases: Iterable[str]) -> str:
-    """Name some cases, in order, and say how many more there are."""
-    ids = sorted(set(cases))
-    shown = ", ".join(ids[:_NAMED])
-    return f"{shown} and {len(ids) - _NAMED} more" if len(ids) > _NAMED else shown
 
 
 def _was_cancelled(evidence: TrialEvidence) -> bool:

@@ -4,7 +4,7 @@ import fcntl
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,15 @@ from codegenie.eval.log.chain import (
     record_name,
 )
 from codegenie.eval.log.disk import AuditLog
-from codegenie.eval.log.records import FinishedRecord, LogRecord, RunFinished, RunStarted, StartedRecord
+from codegenie.eval.log.records import (
+    AbandonedRecord,
+    FinishedRecord,
+    LogRecord,
+    RunAbandoned,
+    RunFinished,
+    RunStarted,
+    StartedRecord,
+)
 from codegenie.eval.log.runs import History, RunEntry
 from codegenie.eval.ports import Clock
 from codegenie.eval.system.files import UnsafeTree, read_whole_file
@@ -129,8 +137,8 @@ class VerifiedLog:
         seen: set[str] = set()
         for record in log.records(bounds=bounds):
             times.add(record)
-            if artifacts and isinstance(record, FinishedRecord):
-                self._check_artifacts(store, record, seen)
+            if artifacts and isinstance(record, FinishedRecord | AbandonedRecord):
+                self._check_artifacts(store, artifact_digests(record.body), seen)
         self.link = log.link
         self.notes += [*log.notes, *times.notes(), *self._losses()]
 
@@ -151,8 +159,8 @@ class VerifiedLog:
                 lost = counted(run.lost_trials, "trial")
                 yield f"run {run.run_id} was resumed without {lost} that it had measured"
 
-    def _check_artifacts(self, store: ArtifactStore, record: FinishedRecord, seen: set[str]) -> None:
-        for digest in artifact_digests(record.body):
+    def _check_artifacts(self, store: ArtifactStore, digests: Iterable[str], seen: set[str]) -> None:
+        for digest in digests:
             if digest in seen:
                 continue
             if len(seen) >= _REMEMBERED:
@@ -185,11 +193,11 @@ class _Times:
             yield f"the clock went back: {dated} from {first} on with a date before that of an earlier record"
 
 
-def artifact_digests(finished: RunFinished) -> Iterator[str]:
-    """Yield the hash of everything that the trials of a run left behind."""
-    if finished.journal is not None:
-        yield finished.journal
-    for trial in finished.trials:
+def artifact_digests(ended: RunFinished | RunAbandoned) -> Iterator[str]:
+    """Yield the hash of everything that the record of a run's end names."""
+    if ended.journal is not None:
+        yield ended.journal
+    for trial in ended.trials if isinstance(ended, RunFinished) else ():
         yield from trial.artifacts.values()
 
 

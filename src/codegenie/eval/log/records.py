@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AwareDatetime, FailFast, Field, StringConst
 
 from codegenie.eval.canonical import canonical_json, canonical_pieces, digest_fields, spelled
 from codegenie.eval.evidence import TrialEvidence
-from codegenie.eval.isolation_proof import IsolationProof
+from codegenie.eval.isolation_proof import BoxProof, IsolationProof
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import (
     BenchCase,
@@ -53,7 +53,8 @@ class RunStarted(Record):
     sut: SutIdentity
     sut_identity_digest: Digest
     sut_boundary: SutBoundary
-    # What a boxed system under test could reach.
+    # What was proved about the box of the system under test, and what it could reach.
+    sut_isolation: Annotated[BoxProof | None, Field(exclude_if=is_nothing)] = None
     sut_network: Annotated[SutNetwork | None, Field(exclude_if=is_nothing)] = None
     sut_upstream: Annotated[Text | None, Field(exclude_if=is_nothing)] = None
     rubric_digest: Digest
@@ -101,6 +102,8 @@ class RunAbandoned(Record):
     """A human closed a run that will not finish. It counts as failed, whatever it had measured."""
 
     because: Sentence
+    # The hash of the journal, which is now stored with the artefacts.
+    journal: Annotated[Digest | None, Field(exclude_if=is_nothing)] = None
 
 
 class RunFinished(Record):
@@ -190,7 +193,7 @@ def start_digest(started: RunStarted) -> str:
 
     Only the class of the isolation is included: a machine that crashed may restart with another kernel.
     """
-    document = started.model_dump(mode="json", exclude={"cases", "isolation"})
+    document = started.model_dump(mode="json", exclude={"cases", "isolation", "sut_isolation"})
     document |= {"cases": _CASES, "isolation_class": started.isolation.isolation_class}
     pieces = canonical_pieces(document, {_CASES: map(spelled, started.cases)})
     return digest_fields("run-start.v2", [b"".join(pieces)])

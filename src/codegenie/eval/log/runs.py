@@ -1,11 +1,12 @@
 """What a verified log says about its runs: which exist, which finished, which are looks at one candidate."""
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from codegenie.eval.aggregation import UNIT_RULE, units_of
-from codegenie.eval.evidence import reused_outputs
+from codegenie.eval.aggregation import UNIT_RULE, TrialKey, units_of
+from codegenie.eval.evidence import TrialEvidence, reused_outputs
 from codegenie.eval.log.records import (
     AbandonedRecord,
     FinishedRecord,
@@ -15,8 +16,10 @@ from codegenie.eval.log.records import (
     RunStarted,
     StartedRecord,
 )
-from codegenie.eval.models import IsolationClass, SutBoundary
+from codegenie.eval.models import BenchRunReport, IsolationClass, SutBoundary
 from codegenie.eval.suts.identity import agent_name
+
+RunState = Literal["finished", "open", "abandoned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +102,9 @@ class RunEntry:
     finished_index: int | None = None
     finished_hash: str | None = None
     look: Look | None = None
-    # Why a human closed it as a failed run.
+    # Why a human closed it as a failed run, and the hash of the journal that it left.
     abandoned: str | None = None
+    journal: str | None = None
 
     @property
     def agent(self) -> str:
@@ -111,6 +115,26 @@ class RunEntry:
     def is_open(self) -> bool:
         """Whether it has neither finished nor been abandoned."""
         return self.finished_index is None and self.abandoned is None
+
+    @property
+    def state(self) -> RunState:
+        """Return how the run ended, or `open`."""
+        if self.abandoned is not None:
+            return "abandoned"
+        return "open" if self.finished_index is None else "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a run has measured: from its finish or, if it has none, from its journal."""
+
+    trials: Mapping[TrialKey, TrialEvidence]
+    report: BenchRunReport | None = None
+    # Trials that the system under test was asked for, and that have no outcome yet.
+    waiting: int = 0
+    # When the last line was written to the journal of an open run.
+    written_at: dt.datetime | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -134,7 +158,8 @@ class History:
             entry.lost_trials += max(0, entry.known_trials - known)
             entry.known_trials = known
         elif isinstance(record, AbandonedRecord):
-            self.runs[record.run_id].abandoned = record.body.because
+            entry = self.runs[record.run_id]
+            entry.abandoned, entry.journal = record.body.because, record.body.journal
             self._starts.pop(record.run_id)
         elif isinstance(record, FinishedRecord):
             entry = self.runs[record.run_id]

@@ -2,15 +2,14 @@
 
 from codegenie.eval.estimators.bounds import floor3
 from codegenie.eval.evidence import (
-    UNRETURNED_WORDS,
     Answer,
     Attempt,
     CostSource,
     TrialEvidence,
     Usage,
     score_of,
+    was_collected,
     was_judged,
-    was_unreturned,
 )
 from codegenie.eval.wording import counted
 
@@ -32,14 +31,21 @@ def render_case(trial: TrialEvidence, made_by: str | None = None) -> list[str]:
     lines.append(f"  took             {trial.wall_clock_ms} ms · cost {cost} · reused {trial.reused}")
     if trial.usage is not None:
         lines.append(f"  tokens           {render_usage(trial.usage)}")
-    lines += [f"  attempt {attempt.n}        {_told(attempt)}" for attempt in trial.attempts]
-    if was_unreturned(trial):
-        lines.append(f"  not returned     {UNRETURNED_WORDS}")
+    lines += render_attempts(trial)
+    if was_collected(trial):
+        lines.append("  collected        what it changed in its files, by the harness; --diff shows it")
     if made_by is not None:
         lines.append(f"  made by          {made_by}")
     if trial.artifacts:
-        lines.append(f"  look at          --diff, --log, --rubric ({', '.join(sorted(trial.artifacts))})")
+        lines.append(
+            f"  look at          --diff, --output, --log, --rubric ({', '.join(sorted(trial.artifacts))})"
+        )
     return lines
+
+
+def render_attempts(trial: TrialEvidence) -> list[str]:
+    """Return a line for each attempt of an agent in a box."""
+    return [f"  attempt {attempt.n}        {_told(attempt)}" for attempt in trial.attempts]
 
 
 def render_usage(usage: Usage) -> str:

@@ -2,21 +2,40 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from codegenie.eval.isolation_proof import REQUIRED_PROBES, ClassFinding, strongest
+from codegenie.eval.isolation_proof import REQUIRED_PROBES, BoxFinding, ClassFinding, strongest
+from codegenie.eval.wording import counted
 
 _NOTHING = "nothing: a run ends with exit code 4 unless --isolation names a class"
 
 
-def render_doctor(findings: Sequence[ClassFinding], machine: Mapping[str, object]) -> list[str]:
-    """Return the table, the probes, the machine and the remedies."""
+def render_doctor(
+    findings: Sequence[ClassFinding], machine: Mapping[str, object], boxes: Sequence[BoxFinding] = ()
+) -> list[str]:
+    """Return the table, the probes, the boxes of agents, the machine and the remedies."""
     lines = [f"{'class':12} result"]
     lines += [f"{found.isolation_class:12} {_result(found)}" for found in findings]
     lines += ["", f"auto takes   {strongest(findings) or _NOTHING}", ""]
     lines += _probes(findings)
+    lines += _boxes(boxes)
     lines += [f"{name:38} {_shown(value)}" for name, value in machine.items()]
     for found in findings:
-        lines += _remedies(found)
+        lines += _remedies(found, found.isolation_class)
+    for box in boxes:
+        lines += _remedies(box, f"boxes of {box.isolation_class}")
     return lines
+
+
+def _boxes(boxes: Sequence[BoxFinding]) -> Iterator[str]:
+    """Yield one row for each class of boxes: what the thief found."""
+    if not boxes:
+        return
+    yield f"{'boxes':12} result"
+    for found in boxes:
+        result = f"not proved: {found.why_not}"
+        if found.proof is not None:
+            result = f"proved: {counted(len(found.proof.probes), 'probe')} of a thief blocked"
+        yield f"{found.isolation_class:12} {result}"
+    yield ""
 
 
 def _result(found: ClassFinding) -> str:
@@ -50,7 +69,7 @@ def _shown(value: object) -> str:
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
-def _remedies(found: ClassFinding) -> list[str]:
+def _remedies(found: ClassFinding | BoxFinding, name: str) -> list[str]:
     if found.proof is not None:
         return []
-    return ["", f"for {found.isolation_class}:", *(f"  {remedy}" for remedy in found.remedies)]
+    return ["", f"for {name}:", *(f"  {remedy}" for remedy in found.remedies)]

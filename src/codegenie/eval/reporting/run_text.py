@@ -7,8 +7,11 @@ import math
 from collections.abc import Iterator
 from decimal import ROUND_FLOOR, Decimal
 
+from codegenie.eval.accounting import Totals
+from codegenie.eval.aggregation import steadiness
 from codegenie.eval.estimators.bounds import floor3
 from codegenie.eval.models import BenchRunReport, BenchScore, Severity
+from codegenie.eval.reporting.usage_text import render_totals
 from codegenie.eval.wording import counted
 
 _SHOWN = 20
@@ -18,10 +21,12 @@ _APART = 0.1
 _CENT = Decimal("0.01")
 
 
-def render_report(report: BenchRunReport, reused: int = 0, over_units: float | None = None) -> list[str]:
+def render_report(
+    report: BenchRunReport, reused: int = 0, over_units: float | None = None, totals: Totals | None = None
+) -> list[str]:
     """Return the closing table of a run; `reused` is the number of outputs that came from the store.
 
-    `over_units` is the mean over units, which a report alone does not contain.
+    `over_units` is the mean over units and `totals` what all trials used; a report alone contains neither.
     """
     blocked = [(case_id, score) for case_id, score in report.per_case if _blocking(score)]
     missed = [
@@ -29,6 +34,8 @@ def render_report(report: BenchRunReport, reused: int = 0, over_units: float | N
     ]
     return [
         *_headline(report, reused, over_units),
+        *_steadiness(report),
+        *(render_totals(totals, report.trials) if totals is not None else ()),
         *_section("blocked", blocked),
         *_section("not passed", missed),
         f"passed           {report.passed_count} of {counted(len(report.per_case), 'case')}",
@@ -75,6 +82,13 @@ def _headline(report: BenchRunReport, reused: int, over_units: float | None) -> 
         # Without this line a run that called no agent looks like a measurement (threats UI-11).
         outputs = counted(len(report.per_case) * report.trials, "output")
         yield f"reused           {reused} of {outputs} from the store; --no-cache asks again"
+
+
+def _steadiness(report: BenchRunReport) -> Iterator[str]:
+    """Yield how steady the agent is, if each case was tried more than once."""
+    if report.trials > 1:
+        share, spread = (Decimal(repr(n)).quantize(_CENT, ROUND_FLOOR) for n in steadiness(report.per_case))
+        yield f"{f'pass^{report.trials}':16} {share} · per-case spread {spread}"
 
 
 def _where(report: BenchRunReport) -> str:

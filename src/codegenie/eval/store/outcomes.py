@@ -28,10 +28,10 @@ from codegenie.eval.system.file_writing import make_file_once, replace_file
 from codegenie.eval.system.files import UnsafeTree, read_whole_file
 from codegenie.eval.system.folders import make_folder
 
-Kind = Literal["outputs", "scores"]
+Kind = Literal["outputs", "scores", "executions"]
 
 _SCHEMA = "codegenie.eval.outcome/2"
-_KINDS: tuple[Kind, ...] = ("outputs", "scores")
+_KINDS: tuple[Kind, ...] = ("outputs", "scores", "executions")
 _ENTRY_BYTES = 64 * 1024 * 1024
 _HASH = 64
 _KEY = "key"

@@ -1,6 +1,7 @@
 """The outcome store as a trial uses it: typed outputs and answers. Keys hold all that decides them."""
 
 import platform
+from base64 import b64decode, b64encode
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self, TypeVar
@@ -12,15 +13,24 @@ from codegenie.eval.canonical import spelled
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.errors import ChainTamperDetected, DecodingRefused
 from codegenie.eval.evidence import Account, Answer, Promised, answer_problem
+from codegenie.eval.execution_ports import Judged
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.artifacts import RunArtifacts
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.models import BenchCase, Cost, Record, RunOptions
-from codegenie.eval.ports import Explain, Reads, Remembered, SutAnswer, SutFault
+from codegenie.eval.ports import (
+    Explain,
+    KeptWork,
+    Reads,
+    Remembered,
+    SutAnswer,
+    SutFault,
+)
 from codegenie.eval.store.outcomes import Kind, Miss, OutcomeStore, Place
 from codegenie.eval.trial import sut_seconds
 from codegenie.eval.validation import failed
 
+_COLLECTED = 1
 _WAVERS = "nondeterministic: the rubric judged the same output differently before"
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -44,6 +54,25 @@ def _json_object(text: str) -> str:
     return text
 
 
+class StoredWork(Record):
+    """What the harness collected beside an output. Contents that are no text are in base64, by their hash."""
+
+    listing: str
+    patch: str
+    binaries: dict[str, str]
+
+    @classmethod
+    def of(cls, work: KeptWork) -> Self:
+        """Return work as the store keeps it."""
+        binaries = {digest: b64encode(content).decode() for digest, content in work.binaries.items()}
+        return cls(listing=work.listing, patch=work.patch, binaries=binaries)
+
+    def kept(self) -> KeptWork:
+        """Return work as a trial keeps it."""
+        binaries = {digest: b64decode(content) for digest, content in self.binaries.items()}
+        return KeptWork(self.listing, self.patch, binaries)
+
+
 class StoredOutput(Record):
     """What a system under test produced, as the store keeps it: its exact bytes, or its fault."""
 
@@ -51,9 +80,9 @@ class StoredOutput(Record):
     cost_usd: Cost | None
     log: str
     run_id: str
-    unreturned: tuple[str, ...] = ()
-    # What it used. The streams and the patch of a command stay with the run that made them.
+    # What it used, and what was collected. The streams of a command stay with the run that made them.
     account: Account | None = None
+    work: StoredWork | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +141,12 @@ class StoredMemory:
 
     def own_output(self, case: BenchCase, trial: int, promised: Promised) -> Remembered | None:
         """Return the output that the journal of this run names by its hash, wherever these bytes are kept."""
-        output = self._kept(promised.output)
-        if output is None:
-            stored = self._stored_output(case, trial)
-            if isinstance(stored, StoredOutput) and isinstance(stored.produced, str):
-                output = stored.produced.encode()
+        output, work = self._kept(promised.output), None
+        stored = self._stored_output(case, trial)
+        if isinstance(stored, StoredOutput) and isinstance(stored.produced, str):
+            found = stored.produced.encode()
+            output = output or found
+            work = _work(stored) if output == found else None
         if output is None or blake3(output).hexdigest() != promised.output or not _is_json_object(output):
             self.warnings.append(
                 f"{case.case_id}: the agent's output is missing from the store, and the agent is asked again"
@@ -129,6 +159,7 @@ class StoredMemory:
             promised.cost_usd,
             log,
             account=promised.account,
+            work=work,
             left_behind=tuple((name, content) for name, content in left_behind if content is not None),
         )
         return Remembered(answer, in_this_run=True)
@@ -153,31 +184,57 @@ class StoredMemory:
             cost_usd=produced.cost_usd,
             log=produced.log.decode(),
             run_id=self.run_id,
-            unreturned=produced.unreturned,
             account=produced.account,
+            work=None if produced.work is None else StoredWork.of(produced.work),
         )
         self.store.put("outputs", _place(case), self._output_key(case, trial), spelled(stored))
 
-    def answer(self, case: BenchCase, output: bytes) -> Answer | None:
-        """Return what exactly this rubric said about exactly this output."""
+    def executions(self, case: BenchCase, output: bytes) -> bytes | None:
+        """Return what came of the steps of exactly this case, for this output, in this class."""
+        if self.store is None or not self.policy.answers:
+            return None
+        raw = self.store.get("executions", _place(case), self._execution_key(case, output))
+        if isinstance(raw, Miss) or not _is_json_object(raw):
+            found = raw if isinstance(raw, Miss) else Miss(damaged=True)
+            self._note_miss("executions", case, self._execution_key(case, output), found)
+            return None
+        return raw
+
+    def keep_executions(self, case: BenchCase, output: bytes, executions: bytes) -> None:
+        """Keep what came of the steps."""
+        if self.store is not None:
+            self.store.put("executions", _place(case), self._execution_key(case, output), executions)
+
+    def _execution_key(self, case: BenchCase, output: bytes) -> dict[str, object]:
+        return {
+            "output": blake3(output).hexdigest(),
+            "case": case.digest,
+            "isolation_class": self.start.isolation.isolation_class,
+            "harness_version": self.start.harness_version,
+            # A step and a rubric are programs, and this interpreter runs them.
+            "python": platform.python_version(),
+        }
+
+    def answer(self, case: BenchCase, judged: Judged) -> Answer | None:
+        """Return what exactly this rubric said about exactly this."""
         if not self.policy.answers:
             return None
-        answer = self._stored_answer(case, output)
+        answer = self._stored_answer(case, judged)
         if isinstance(answer, Miss):
-            self._note_miss("scores", case, self._answer_key(case, output), answer)
+            self._note_miss("scores", case, self._answer_key(case, judged), answer)
             return None
         return answer
 
-    def keep_answer(self, case: BenchCase, output: bytes, answer: Answer) -> Answer:
+    def keep_answer(self, case: BenchCase, judged: Judged, answer: Answer) -> Answer:
         """Keep an answer, whatever it says. If one is stored already, both must say the same.
 
         If stored answers could be replaced, a user could repeat an unstable rubric until its answer is good.
         """
         if self.store is None:
             return answer
-        before = self._stored_answer(case, output)
+        before = self._stored_answer(case, judged)
         if isinstance(before, Miss):
-            self.store.put("scores", _place(case), self._answer_key(case, output), spelled(answer))
+            self.store.put("scores", _place(case), self._answer_key(case, judged), spelled(answer))
             return answer
         if _meaning(before) == _meaning(answer):
             return answer
@@ -186,10 +243,10 @@ class StoredMemory:
         )
         return failed("rubric.malformed_output", _WAVERS)
 
-    def _stored_answer(self, case: BenchCase, output: bytes) -> Answer | Miss:
+    def _stored_answer(self, case: BenchCase, judged: Judged) -> Answer | Miss:
         if self.store is None:
             return Miss()
-        raw = self.store.get("scores", _place(case), self._answer_key(case, output))
+        raw = self.store.get("scores", _place(case), self._answer_key(case, judged))
         return raw if isinstance(raw, Miss) else self._read_answer(raw)
 
     def artifact(self, name: str, content: bytes) -> tuple[str, str]:
@@ -202,6 +259,8 @@ class StoredMemory:
             **self._agent_program(),
             "sut_identity": self.start.sut_identity_digest,
             "sut_seconds": sut_seconds(case, self.timeout_seconds),
+            # Which changes of an agent's files are part of its output.
+            "collected": _COLLECTED,
             "trial": trial,
         }
 
@@ -211,16 +270,15 @@ class StoredMemory:
             return {}
         return {"harness": [self.start.harness_version, platform.python_version()]}
 
-    def _answer_key(self, case: BenchCase, output: bytes) -> dict[str, object]:
+    def _answer_key(self, case: BenchCase, judged: Judged) -> dict[str, object]:
+        executions = judged.executions
+        # Code of an agent may behave differently each time, and then it is not the rubric that wavers.
+        steps = {} if executions is None else {"executions": blake3(executions).hexdigest()}
         return {
-            "output": blake3(output).hexdigest(),
-            "case": case.digest,
+            **self._execution_key(case, judged.output),
+            **steps,
             "rubric": self.start.rubric_digest,
             "taxonomy": self.start.taxonomy_digest,
-            "isolation_class": self.start.isolation.isolation_class,
-            "harness_version": self.start.harness_version,
-            # The rubric is a program, and this interpreter runs it.
-            "python": platform.python_version(),
         }
 
     def _read_answer(self, raw: bytes) -> Answer | Miss:
@@ -281,7 +339,9 @@ def _produced(stored: StoredOutput) -> SutAnswer | SutFault:
     log, used = stored.log.encode(), stored.account
     if isinstance(stored.produced, StoredFault):
         fault = stored.produced
-        return SutFault(
-            fault.code, fault.detail, stored.cost_usd, log, unreturned=stored.unreturned, account=used
-        )
-    return SutAnswer(stored.produced.encode(), stored.cost_usd, log, stored.unreturned, used)
+        return SutFault(fault.code, fault.detail, stored.cost_usd, log, account=used, work=_work(stored))
+    return SutAnswer(stored.produced.encode(), stored.cost_usd, log, account=used, work=_work(stored))
+
+
+def _work(stored: StoredOutput) -> KeptWork | None:
+    return None if stored.work is None else stored.work.kept()

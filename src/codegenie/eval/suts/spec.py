@@ -5,15 +5,19 @@ from pathlib import Path
 
 from codegenie.eval.errors import SutSpecInvalid
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import RunPlan, SutIdentity
+from codegenie.eval.models import RunPlan, SutIdentity, SutNetwork
 from codegenie.eval.ports import SutRunner, SystemUnderTest
+from codegenie.eval.suts.agent_spec.reading import command_spec, preset, preset_revision, read_agent_spec
+from codegenie.eval.suts.boxed.command import CommandSut
+from codegenie.eval.suts.boxed.request import AgentRequest, SutIsolation
+from codegenie.eval.suts.boxed.secret_paths import kept_in, secret_paths
 from codegenie.eval.suts.builtin import NullSut, OracleSut
 from codegenie.eval.suts.fingerprints import log_salt
-from codegenie.eval.suts.identity import SUT_ENV, boundary_problem
+from codegenie.eval.suts.identity import SUT_ENV, boundary_problem, is_agent_file
 from codegenie.eval.suts.in_process import ForeignSut, InProcessSut
 from codegenie.eval.suts.python import PythonSut
 
-OWN_RUNNERS: set[type[SutRunner]] = {NullSut, OracleSut, PythonSut, InProcessSut}
+OWN_RUNNERS: set[type[SutRunner]] = {NullSut, OracleSut, PythonSut, CommandSut, InProcessSut}
 """The runners whose claim about where a system runs is trusted. A subclass is a caller's code, and is not."""
 
 
@@ -24,23 +28,36 @@ class SutRequest:
     spec: str
     version: str | None = None
     pass_names: tuple[str, ...] = ()
+    model: str | None = None
+    network: SutNetwork | None = None
+    isolation: SutIsolation = "auto"
+    # Files and directories that an agent must not see, beside those that the plan names.
+    secrets: tuple[Path, ...] = ()
 
 
 def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
     """Return the system under test that was asked for. Raises SutSpecInvalid if a part of it is wrong."""
-    for text in (request.spec, request.version or "", *request.pass_names):
+    for text in (request.spec, request.version or "", request.model or "", *request.pass_names):
         if len(text) > LIMITS.text_characters // 2:
             raise SutSpecInvalid(
                 f"{text[:40]!r}… has {len(text)} characters, but a record of the log holds at most"
                 f" {LIMITS.text_characters // 2}"
             )
     kind, _, rest = request.spec.partition(":")
+    if (kind in {"command", "preset"} and rest) or is_agent_file(request.spec):
+        return CommandSut(_agent(request, plan))
+    if request.model or request.network or request.isolation != "auto":
+        raise SutSpecInvalid(
+            f"{request.spec!r} takes neither --sut-model nor --sut-network nor --sut-isolation",
+            hint="use them with command:…, preset:… or a sut.toml",
+        )
     if kind == "python" and rest:
         salt = log_salt(plan.out_dir, create=True) if request.pass_names else None
         return PythonSut(rest, version=request.version, pass_names=request.pass_names, salt=salt or b"")
     if request.spec not in {"null", "oracle"}:
         raise SutSpecInvalid(
-            f"{request.spec!r} is not a system under test", hint="use null, oracle or python:module:attr"
+            f"{request.spec!r} is not a system under test",
+            hint="use null, oracle, python:module:attr, command:'./agent.sh', preset:NAME or a sut.toml",
         )
     if request.pass_names or request.version:
         raise SutSpecInvalid(
@@ -49,6 +66,36 @@ def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
     if request.spec == "null":
         return NullSut()
     return OracleSut(plan.task_class.directory / "cases", {case.case_id: case.digest for case in plan.cases})
+
+
+def _agent(request: SutRequest, plan: RunPlan) -> AgentRequest:
+    """Read what names an agent that is a program, and add what its box needs to know."""
+    called_in = Path.cwd()
+    directory, revision = called_in, None
+    kind, _, rest = request.spec.partition(":")
+    if kind == "command":
+        spec = command_spec(rest)
+    elif kind == "preset":
+        spec, revision = preset(rest), preset_revision(rest)
+    else:
+        file = called_in / request.spec
+        spec, directory = read_agent_spec(file), file.parent
+    names = (*spec.environment.passed, *request.pass_names)
+    return AgentRequest(
+        named=request.spec,
+        spec=spec,
+        directory=directory,
+        called_in=called_in,
+        secrets=secret_paths(plan, called_in, request.secrets),
+        kept_in=kept_in(plan),
+        version=request.version,
+        model=request.model,
+        network=request.network,
+        isolation=request.isolation,
+        pass_names=request.pass_names,
+        salt=log_salt(plan.out_dir, create=True) or b"" if names else b"",
+        preset_revision=revision,
+    )
 
 
 def agent_on_disk(measured: SutIdentity, out_dir: Path) -> SutRunner:

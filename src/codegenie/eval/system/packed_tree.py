@@ -7,7 +7,7 @@ disk, and never in the memory of a process that outlives the case.
 import mmap
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 _HEAD = struct.Struct("<IQ")  # entries, bytes once every file takes whole pages
 _ENTRY = struct.Struct("<HQB")  # length of the path, length of the content, kind
@@ -115,6 +115,19 @@ def unpack(descriptor: int) -> None:
             else:
                 _write_file(name, parcel[at : at + size], _MODES[kind])
                 at += size
+
+
+def files_of(descriptor: int) -> Iterator[tuple[str, bytes, bool]]:
+    """Yield the files of a packed tree: path, content, and whether it can be executed."""
+    at, end = _HEAD.size, os.fstat(descriptor).st_size
+    while at < end:
+        length, size, kind = _ENTRY.unpack(os.pread(descriptor, _ENTRY.size, at))
+        at += _ENTRY.size
+        path = os.fsdecode(os.pread(descriptor, length, at))
+        at += length
+        if kind != _DIRECTORY:
+            yield path, os.pread(descriptor, size, at), kind == _PROGRAM
+        at += size
 
 
 def _write_file(name: bytes, content: memoryview, mode: int) -> None:

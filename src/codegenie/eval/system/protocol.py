@@ -4,9 +4,11 @@ Standard library only: the programs that are run by path import this module. Of 
 `removal` and, if they are confined, `isolation.confinement`, and no other module.
 
     harness ─┬─ supervisor ── child and its tree        class `subprocess`, agents, the control of a proof
-             └─ guardian ─┬─ zygote ── copy             classes `landlock` and `namespace`: the copy is the
-                          ├─ zygote ── copy             rubric; there is one zygote for each slot
-                          └─ ...
+             ├─ guardian ─┬─ zygote ── copy             classes `landlock` and `namespace`: the copy is the
+             │            ├─ zygote ── copy             rubric; there is one zygote for each slot
+             │            └─ ...
+             └─ box server ─┬─ init ── agent and its tree     boxes of every class; there is one init for each
+                            └─ ...                            box
 
 Each of these programs has one socket to the harness. A message is one JSON object on one line; descriptors
 travel beside it. At most one request is under way on a socket.
@@ -24,6 +26,18 @@ travel beside it. At most one request is under way on a socket.
 | harness    | both       | `more` with seconds                      | go on for so long; 0 ends it          |
 | harness    | both       | `cancel`                                 | end what is under way, then answer    |
 | both       | harness    | `Ended`, or `Failed`                     | the answer to a request               |
+| harness    | box server | settings with the run's directory        | once, before anything else            |
+| harness    | box server | `box` with one end of a new socket       | make an init that serves this socket  |
+| box server | harness    | `box` with its number, or `Failed`       | it was made, or why it was not        |
+| harness    | box server | `sweep`                                  | end what a lost init has left         |
+| box server | harness    | `sweep`                                  | nothing of it is left                 |
+| harness    | init       | `OpenBox` with the parcels               | build this box                        |
+| init       | harness    | `ready` with descriptors, or `Failed`    | it can be asked, or why it cannot     |
+| harness    | init       | `RunInBox` with streams                  | execute this and wait for it          |
+| init       | harness    | `started`, or `Failed`                   | it was executed, or why it was not    |
+| harness    | init       | `terminate`                              | ask the program to end                |
+| harness    | init       | `cancel`                                 | end everything in the box             |
+| init       | harness    | `BoxEnded`                               | everything but the init has ended     |
 | harness    | all        | `leave`                                  | end in order                          |
 
 When the harness dies, each program reads the end of its socket (`Gone`). It ends what it started, and a
@@ -33,9 +47,10 @@ supervisor removes the directory of the run.
 import contextlib
 import json
 import socket
+from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
-LEAVE, CANCEL, DUE, MORE, STARTED, ZYGOTE, READY = (
+LEAVE, CANCEL, DUE, MORE, STARTED, ZYGOTE, READY, BOX, SWEEP, TERMINATE = (
     "leave",
     "cancel",
     "due",
@@ -43,6 +58,9 @@ LEAVE, CANCEL, DUE, MORE, STARTED, ZYGOTE, READY = (
     "started",
     "zygote",
     "ready",
+    "box",
+    "sweep",
+    "terminate",
 )
 SECONDS = "seconds"
 """This key is in every request to run a program, and in no other message."""
@@ -98,6 +116,39 @@ class Failed(TypedDict):
     lacking: NotRequired[bool]
 
 
+class OpenBox(TypedDict):
+    """Build a box. Parcels come with this message: the workspace, the home and perhaps the agent's files."""
+
+    network: str
+    # What is seen: a new root, or the places that rules allow.
+    layout: dict[str, Any]
+    limits: dict[str, int]
+    # Bytes and entries that each private directory may hold beside what is unpacked there.
+    room: list[int]
+    # Where the directories of the box are, if the host sees them.
+    directory: NotRequired[str]
+
+
+class RunInBox(TypedDict):
+    """Execute a program in the workspace of a box. Its streams come with this message."""
+
+    argv: list[str]
+    env: dict[str, str]
+
+
+class BoxEnded(TypedDict):
+    """How a program in a box ended: `exit` or `signal`."""
+
+    wall: float
+    left: int
+    # Whether all other processes have ended.
+    fit: bool
+    # The watched cap that it went over.
+    over: str | None
+    exit: NotRequired[int]
+    signal: NotRequired[int]
+
+
 def line_of(message: object) -> bytes:
     """Return a message as it is sent."""
     return json.dumps(message).encode() + b"\n"
@@ -145,7 +196,9 @@ class Control:
         """Give up the socket without closing its descriptor, which another file then replaces."""
         self._socket.detach()
 
-    def send(self, message: object) -> None:
-        """Send one message. If the harness has ended, the next read reports it."""
+    def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
+        """Send one message and its descriptors. If the harness has ended, the next read reports it."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.sendall(line_of(message))
+            line = line_of(message)
+            sent = socket.send_fds(self._socket, [line], descriptors) if descriptors else 0
+            self._socket.sendall(line[sent:])

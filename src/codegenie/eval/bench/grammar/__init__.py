@@ -3,6 +3,7 @@
 `read_…` returns what a file says or raises the first problem; `inspect_…` returns both, with every problem.
 """
 
+from codegenie.eval.bench.grammar.calls_file import Call, read_calls
 from codegenie.eval.bench.grammar.case_file import CaseHead, inspect_case
 from codegenie.eval.bench.grammar.problems import Problem, Reading
 from codegenie.eval.bench.grammar.python_files import (
@@ -27,6 +28,7 @@ from codegenie.eval.bench.grammar.yaml_files import (
 
 __all__ = [
     "COMPILED_CODE",
+    "Call",
     "CaseHead",
     "Problem",
     "Reading",
@@ -40,6 +42,7 @@ __all__ = [
     "inspect_taxonomy",
     "pycache_hint",
     "read_breakdown_keys",
+    "read_calls",
     "read_digests",
     "read_registration",
     "read_taxonomy",

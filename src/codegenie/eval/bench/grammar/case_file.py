@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -12,6 +13,8 @@ from codegenie.eval.errors import BenchCaseIDCollision, BenchCaseLoadError, Deco
 from codegenie.eval.models import BenchCase
 
 _FILE = "case.toml"
+_STEP = "execute."
+_STEP_HEAD = re.compile(r"[ \t]*\[\[[ \t]*execute[ \t]*\]\]")
 _COMPUTED = ("digest", "input_digest")
 
 
@@ -72,12 +75,25 @@ def _field_problems(error: ValidationError) -> Iterator[tuple[Problem, str]]:
         hint = "see docs/reference/bench.md for the fields"
         yield (
             Problem(BenchCaseLoadError, message, _FILE, hint=hint),
-            str(problem["loc"][0] if place else "source"),
+            _field(problem["loc"]) if place else "source",
         )
+
+
+def _field(place: tuple[int | str, ...]) -> str:
+    """Return the field of a problem; for one in a step it is the number of that step."""
+    number = place[1] if len(place) > 1 else None
+    return f"{_STEP}{number}" if place[0] == "execute" and isinstance(number, int) else str(place[0])
+
+
+def _line_of_step(text: str, number: int) -> int | None:
+    heads = [line for line, written in enumerate(text.split("\n"), 1) if _STEP_HEAD.match(written)]
+    return heads[number] if number < len(heads) else None
 
 
 def _placed(problem: Problem, field: str, text: str) -> Problem:
     """Add the line on which a field is set; a missing one has none."""
+    if field.startswith(_STEP):
+        return replace(problem, line=_line_of_step(text, int(field.removeprefix(_STEP))))
     found = re.search(rf"^[ \t]*[\"']?{re.escape(field)}[\"']?[ \t]*=", text, re.MULTILINE)
     if found is None:
         return problem

@@ -9,7 +9,6 @@ import contextlib
 import gc
 import json
 import os
-import resource
 import signal
 import sys
 from typing import Any, NoReturn
@@ -25,13 +24,13 @@ from codegenie.eval.isolation.confinement.lockdown import (
     tie_to_parent,
 )
 from codegenie.eval.isolation.confinement.namespaces import World
+from codegenie.eval.isolation.confinement.own_process import forget_inherited_signals, hide, leave_room
 from codegenie.eval.isolation.confinement.run_as_main import Program
 from codegenie.eval.isolation.confinement.zygote import Zygote, told
 from codegenie.eval.system import protocol
 from codegenie.eval.system.protocol import Control, Gone
 
 _CONTROL = 0
-_SIGNALS_OF_THE_C_LIBRARY, _BYTES_OF_A_SET = (32, 33), 8
 
 
 class Guardian:
@@ -141,48 +140,15 @@ class Guardian:
             os.close(self._directory)
 
 
-def _forget_inherited_signals() -> None:
-    """Reset the signals that the harness's parent ignored or blocked: every rubric would inherit them."""
-    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
-        if signal.getsignal(number) is signal.SIG_IGN:
-            again = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-            signal.signal(number, again)
-    for own in _SIGNALS_OF_THE_C_LIBRARY:
-        # The C library's own functions refuse to change these two. They are ignored in a program that was
-        # started by posix_spawn, as make starts all its programs. 32 zero bytes describe the default handler.
-        syscalls.call("rt_sigaction", own, bytes(32), None, _BYTES_OF_A_SET)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-
-
-def _hide() -> None:
-    """Hide our memory from other programs of the user and from core dumps; our children inherit both.
-
-    A core collector that listens on a socket ignores the limit of size. With no kind of memory in the core it
-    received 53 KB of registers and notes, and no data of the program (measured on Linux 6.18).
-    """
-    # This comes first: once the process is hidden, the file belongs to root.
-    descriptor = os.open("/proc/self/coredump_filter", os.O_WRONLY | os.O_CLOEXEC)
-    os.write(descriptor, b"0")
-    os.close(descriptor)
-    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-
-
-def _leave_room(most_tasks: int | None) -> None:
-    """Start no process once the user has this many, and allow no namespace of ours more than this."""
-    if most_tasks is not None:
-        _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-        resource.setrlimit(resource.RLIMIT_NPROC, (most_tasks, hard))
-
-
 def main() -> Program | None:
     """Serve, and clean up if the harness dies without `leave`; in a confined copy, return its program."""
     os.umask(0o077)
-    _forget_inherited_signals()
+    forget_inherited_signals()
     control = Control(_CONTROL)
     settings, (directory,) = control.receive()
     try:
-        _hide()
-        _leave_room(settings["most_tasks"])
+        hide()
+        leave_room(settings["most_tasks"])
         guardian = Guardian(settings, directory, control)
     except OSError as error:
         control.receive()  # the first request: the harness takes the next message as the answer to it

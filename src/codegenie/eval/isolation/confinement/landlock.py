@@ -58,11 +58,14 @@ class Ruleset:
         if version < least:
             raise syscalls.Refused(errno.ENOSYS, f"landlock: version {version}, and {least} is needed")
         self._rights = (1 << _FILE_RIGHTS[min(version, 5)]) - 1
-        # Version 4 added TCP, version 6 added abstract sockets and signals. All of these are denied.
+        # Version 4 added TCP, version 6 added abstract sockets and signals.
         size = 24 if version >= _SCOPES_SINCE else 16 if version >= _TCP_SINCE else 8
-        attributes = struct.pack("=QQQ", self._rights, 3, 3)[:size]
-        self.descriptor = syscalls.call("landlock_create_ruleset", attributes, size, 0)
+        self.descriptor = syscalls.call("landlock_create_ruleset", self._denied()[:size], size, 0)
         os.set_inheritable(self.descriptor, False)  # noqa: FBT003 - the standard library's signature
+
+    def _denied(self) -> bytes:
+        """Return what is denied unless a rule allows it: rights on files, on TCP, and the two scopes."""
+        return struct.pack("=QQQ", self._rights, 3, 3)
 
     def allow(self, places: Iterable[Place]) -> None:
         """Allow on each of these places the rights that come with it."""

@@ -9,7 +9,7 @@ import ctypes
 import errno
 import mmap
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from codegenie.eval.isolation.confinement import syscalls
 from codegenie.eval.isolation.confinement.syscall_numbers import (
@@ -26,9 +26,10 @@ _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _MASK, _RETURN, _JUMP = 0x20, 0x15, 0x35, 0x
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _ALLOW = 0x7FFF0000
 _KILL_PROCESS = 0x80000000
-_EPERM = 0x00050000 | errno.EPERM
-_ENOSYS = 0x00050000 | errno.ENOSYS
-_EAGAIN = 0x00050000 | errno.EAGAIN
+_ERROR = 0x00050000
+_EPERM = _ERROR | errno.EPERM
+_ENOSYS = _ERROR | errno.ENOSYS
+_EAGAIN = _ERROR | errno.EAGAIN
 _SET_MODE_FILTER = 1
 _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
@@ -171,9 +172,13 @@ def _ranges(machine: str, allowed: Sequence[str]) -> list[tuple[int, Code]]:
     answers |= {number: checks[name] for name, number in numbers(CHECKED, machine).items()}
     answers |= dict.fromkeys(numbers(ABSENT, machine).values(), _returns(_ENOSYS))
     refused = _returns(_EPERM)
+    return _ranged(answers, refused)
+
+
+def _ranged(answers: Mapping[int, Code], otherwise: Code) -> list[tuple[int, Code]]:
     found: list[tuple[int, Code]] = []
     for number in range(LAST_KNOWN + 1):
-        answer = answers.get(number, refused)
+        answer = answers.get(number, otherwise)
         if not found or found[-1][1] != answer:
             found.append((number, answer))
     return [*found, (LAST_KNOWN + 1, _returns(_ENOSYS))]
@@ -200,15 +205,38 @@ def program(machine: str, *, metadata: bool, execution: bool) -> Code:
     `metadata` allows changes of modes and times, `execution` allows the start of another program.
     """
     allowed = [FREE, *([METADATA] if metadata else ()), *([EXECUTION] if execution else ())]
+    return _headed(machine, _ranges(machine, allowed), _returns(_KILL_PROCESS))
+
+
+def program_of(machine: str, answers: Mapping[int, Code], otherwise: Code) -> Code:
+    """Return a filter that gives these answers by call number, and `otherwise` for the other known calls.
+
+    To calls that are newer than the list, and to those of a foreign architecture, it answers ENOSYS.
+    """
+    return _headed(machine, _ranged(answers, otherwise), _returns(_ENOSYS))
+
+
+def _headed(machine: str, ranges: Sequence[tuple[int, Code]], foreign: Code) -> Code:
+    """Put the checks of the architecture before the tree."""
     head: Code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_JUMP_EQUAL, 1, 0, _AUDIT_ARCHITECTURE[machine]),
-        *_returns(_KILL_PROCESS),
+        *foreign,
         (_LOAD, 0, 0, _NUMBER),
     ]
     if machine == "x86_64":
-        head += [(_JUMP_AT_LEAST, 0, 1, _X32), *_returns(_KILL_PROCESS)]
-    return [*head, *_tree(_ranges(machine, allowed))]
+        head += [(_JUMP_AT_LEAST, 0, 1, _X32), *foreign]
+    return [*head, *_tree(ranges)]
+
+
+# The parts from which other filters are put together.
+returns, masked = _returns, _masked
+ALLOW = _ALLOW
+
+
+def refuses(number: int) -> Code:
+    """Return the code that lets a call fail with this error."""
+    return _returns(_ERROR | number)
 
 
 class _FilterProgram(ctypes.Structure):
@@ -221,14 +249,10 @@ def _place_of_mappings() -> int:
         return ctypes.addressof(ctypes.c_char.from_buffer(page))
 
 
-class CallFilter:
+class LoadableFilter:
     """A filter in the kernel's form; made once, loaded by any number of copies of this process."""
 
-    def __init__(self, *, metadata: bool, execution: bool) -> None:
-        code = program(syscalls.MACHINE, metadata=metadata, execution=execution)
-        here = _place_of_mappings() >> 32
-        halves = dict(zip(_NEIGHBOURHOOD, (here - 1, here, here + 1), strict=True))
-        code = [(*each[:3], halves.get(each[3], each[3])) for each in code]
+    def __init__(self, code: Code) -> None:
         raw = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
         self._raw = ctypes.create_string_buffer(raw, len(raw))
         # The offsets of the process number, which is not known before the process exists.
@@ -240,3 +264,13 @@ class CallFilter:
         for place in self._own_number:
             struct.pack_into("=I", self._raw, place, own_number)
         syscalls.call("seccomp", _SET_MODE_FILTER, 0, ctypes.byref(self._program))
+
+
+class CallFilter(LoadableFilter):
+    """The filter of a rubric, for this machine and for the place in memory where this process lies."""
+
+    def __init__(self, *, metadata: bool, execution: bool) -> None:
+        code = program(syscalls.MACHINE, metadata=metadata, execution=execution)
+        here = _place_of_mappings() >> 32
+        halves = dict(zip(_NEIGHBOURHOOD, (here - 1, here, here + 1), strict=True))
+        super().__init__([(*each[:3], halves.get(each[3], each[3])) for each in code])

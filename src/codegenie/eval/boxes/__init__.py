@@ -1,0 +1,1 @@
+"""Boxes: where agents, and the code that they produced, run confined."""

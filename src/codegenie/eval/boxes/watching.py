@@ -1,0 +1,177 @@
+"""Looks at the processes and the private directories of a box, from its first process. Standard library only.
+
+What no limit of the kernel caps is watched: the memory of all processes together, and, where the workspace is
+a directory on disk, its size.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+# Of /proc/PID/stat after the name.
+_STATE, _PARENT = 0, 1
+_MEMORY_FIELDS = (b"RssAnon:", b"RssShmem:")
+_MEMORY_FILE = "/memfd:"
+_BLOCK = 512
+_DEEPEST = 256
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def descendants(top: int) -> list[int]:
+    """Return the living processes below one process, at any depth."""
+    if not os.path.exists(f"/proc/{top}/task/{top}/children"):
+        return _found_by_parents(top)
+    found, waiting = [], [top]
+    while waiting:
+        below = _children(waiting.pop())
+        found += below
+        waiting += below
+    return [number for number in found if _is_alive(_fields(number))]
+
+
+def _children(number: int) -> list[int]:
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{number}/task"):
+            found += map(int, _read(f"/proc/{number}/task/{thread}/children").split())
+    return found
+
+
+def _found_by_parents(top: int) -> list[int]:
+    """Find them where the kernel lists no children, by a look at every process."""
+    children: dict[int, list[int]] = {}
+    for number in _numbers():
+        fields = _fields(number)
+        if _is_alive(fields):
+            children.setdefault(int(fields[_PARENT]), []).append(number)
+    found, waiting = [], [top]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def _is_alive(fields: list[str]) -> bool:
+    return len(fields) > _PARENT and fields[_STATE] not in {"Z", "X"}
+
+
+def memory_of(numbers: Sequence[int]) -> int:
+    """Return the bytes of memory that these processes hold, files that exist in memory only included.
+
+    A page that two processes share may count twice.
+    """
+    files: dict[tuple[int, int], int] = {}
+    total = 0
+    for number in numbers:
+        total += _resident(number)
+        files |= _files_in_memory(number)
+    return total + sum(files.values())
+
+
+def used(mounts: Sequence[str]) -> int:
+    """Return the bytes that these private file systems hold."""
+    found = [os.statvfs(path) for path in mounts]
+    return sum((each.f_blocks - each.f_bfree) * each.f_frsize for each in found)
+
+
+def is_larger(directory: int, most_bytes: int, most_entries: int) -> bool:
+    """Return whether a directory on disk holds more than this. What vanishes meanwhile does not count."""
+    size = 0
+    for entries, blocks in enumerate(_sizes(directory), start=1):
+        size += blocks
+        if size > most_bytes or entries > most_entries:
+            return True
+    return False
+
+
+def _sizes(top: int) -> Iterator[int]:
+    """Yield the size of every entry, with one directory open for each level."""
+    levels = [_Level(os.dup(top))]
+    try:
+        while levels:
+            entry = levels[-1].next()
+            if entry is None:
+                levels.pop().close()
+                continue
+            yield _size(entry)
+            inner = levels[-1].opened(entry)
+            if inner is not None:
+                levels.append(_Level(inner))
+            if len(levels) > _DEEPEST:
+                # Nothing honest is that deep, and more could be hidden further down.
+                yield sys.maxsize
+    finally:
+        for level in levels:
+            level.close()
+
+
+class _Level:
+    """One directory that is being listed. What vanishes or cannot be read is left out."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._scan = os.scandir(descriptor)
+
+    def next(self) -> "os.DirEntry[str] | None":
+        with suppress(OSError):
+            return next(self._scan, None)
+        return None
+
+    def opened(self, entry: "os.DirEntry[str]") -> int | None:
+        with suppress(OSError):
+            if entry.is_dir(follow_symlinks=False):
+                return os.open(entry.name, _OPEN, dir_fd=self._descriptor)
+        return None
+
+    def close(self) -> None:
+        self._scan.close()
+        os.close(self._descriptor)
+
+
+def _size(entry: "os.DirEntry[str]") -> int:
+    with suppress(OSError):
+        return entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+    return 0
+
+
+def _numbers() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _fields(number: int) -> list[str]:
+    with suppress(OSError):
+        return _read(f"/proc/{number}/stat").decode(errors="replace").rpartition(")")[2].split()
+    return []
+
+
+def _resident(number: int) -> int:
+    total = 0
+    with suppress(OSError):
+        for line in _read(f"/proc/{number}/status").splitlines():
+            if line.startswith(_MEMORY_FIELDS):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def _files_in_memory(number: int) -> dict[tuple[int, int], int]:
+    """Return the anonymous files that a process has open, with their sizes."""
+    names: list[str] = []
+    with suppress(OSError):
+        names = os.listdir(f"/proc/{number}/fd")
+    found = {}
+    for path in (f"/proc/{number}/fd/{name}" for name in names):
+        with suppress(OSError):
+            if os.readlink(path).startswith(_MEMORY_FILE):
+                there = os.stat(path)
+                found[there.st_dev, there.st_ino] = there.st_blocks * _BLOCK
+    return found
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, 1 << 14), b""))
+    finally:
+        os.close(descriptor)

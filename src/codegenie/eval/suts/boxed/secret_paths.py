@@ -1,0 +1,62 @@
+"""The paths that no agent may see: answers, records, and what leads to them."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import codegenie
+from codegenie.eval.models import RunPlan
+
+_STATE = ".codegenie"
+_REPOSITORY = ".git"
+# Names below the package in which answers travel with a wheel, or lie in a checkout.
+_SHIPPED = ("benches.zip", "_bench")
+
+
+def secret_paths(plan: RunPlan, directory: Path, more: Iterable[Path] = ()) -> tuple[str, ...]:
+    """Return real paths: bench roots, log, cache, policy, our state, the repository, the shipped benches.
+
+    `directory` is where the command was called, and `more` are further files and directories, such as the
+    bench roots that this run does not use.
+    """
+    package = Path(codegenie.__file__).parent / "eval"
+    there = [
+        plan.task_class.directory.parent,
+        directory / _STATE,
+        *_repositories(directory),
+        *(package / name for name in _SHIPPED),
+        package.parents[2] / "bench",
+        *more,
+    ]
+    kept = kept_in(plan)
+    return tuple(sorted({os.path.realpath(path) for path in (*kept, *filter(os.path.lexists, there))}))
+
+
+def kept_in(plan: RunPlan) -> tuple[Path, ...]:
+    """Return where a run writes: these are secret, also if they do not exist yet."""
+    return (plan.out_dir, *([] if plan.options.cache_dir is None else [plan.options.cache_dir]))
+
+
+def _repositories(directory: Path) -> list[Path]:
+    """Return the `.git` of the repository around a directory, and what a worktree's file points to."""
+    for place in (directory, *directory.parents):
+        found = place / _REPOSITORY
+        if os.path.isdir(found):
+            return [found]
+        if os.path.isfile(found):
+            return [found, *_pointed_to(found)]
+    return []
+
+
+def _pointed_to(file: Path) -> list[Path]:
+    """Return the directories of a worktree: its own and the common one with all objects."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return []
+    own = file.parent / text.removeprefix("gitdir:").strip()
+    common = own / "commondir"
+    try:
+        return [own, own / common.read_text(encoding="utf-8", errors="surrogateescape").strip()]
+    except OSError:
+        return [own]
