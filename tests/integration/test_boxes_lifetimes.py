@@ -70,6 +70,25 @@ def test_many_boxes_are_open_at_once_and_none_sees_another(boxes: Stage) -> None
     assert all(each.splitlines()[-1] == "0" for each in said)
 
 
+def test_a_box_that_is_left_ends_no_process_of_its_neighbour(boxes: Stage) -> None:
+    # The neighbour starts processes all the time, so one is always younger than any look at the living.
+    forking = "i=0; while [ $i -lt 1500 ]; do /bin/true || exit 9; i=$((i + 1)); done; echo whole"
+
+    async def opened_and_left(running: "asyncio.Future[tuple[BoxEnd, str]]") -> None:
+        while not running.done():
+            async with await boxes.open():
+                pass
+
+    async def tried(box: Box) -> tuple[BoxEnd, str]:
+        running = asyncio.ensure_future(boxes.run(box, ("sh", "-c", forking)))
+        await asyncio.gather(*(opened_and_left(running) for _ in range(2)))
+        return await running
+
+    end, said = boxes.in_box(tried)
+
+    assert (end.exit_code, end.signal, said) == (0, None, "whole\n")
+
+
 def test_a_lost_first_process_makes_an_attempt_void_and_takes_everything_with_it(boxes: Stage) -> None:
     async def tried() -> tuple[BoxEnd, list[int]]:
         async with await boxes.open() as box:

@@ -23,7 +23,7 @@ from codegenie.eval.boxes.outer import OuterRoom, OuterWorld
 from codegenie.eval.boxes.places import OUTER
 from codegenie.eval.boxes.request import Network
 from codegenie.eval.boxes.rooms import DirectoryRoom, NamespaceRoom, Room
-from codegenie.eval.boxes.watching import descendants
+from codegenie.eval.boxes.watching import children_of, descendants
 from codegenie.eval.boxes.world import World
 from codegenie.eval.isolation.confinement import syscalls
 from codegenie.eval.isolation.confinement.own_process import forget_inherited_signals, hide, leave_room
@@ -107,12 +107,16 @@ class BoxServer:
                 self._inits.discard(number)
 
     def _end_orphans(self) -> bool:
-        """End the processes below us that belong to no living box; False if one is still there."""
+        """End the processes below us that belong to no living box; False if one is still there.
+
+        They became our children when their box was lost. What is below a living init is never looked at: a
+        process that it starts meanwhile would be taken for one of them.
+        """
         deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline:
             self._reap()
-            kept = {number for init in self._inits for number in (init, *descendants(init))}
-            orphans = [number for number in descendants(os.getpid()) if number not in kept]
+            lost = [number for number in children_of(os.getpid()) if number not in self._inits]
+            orphans = [number for child in lost for number in (child, *descendants(child))]
             if not orphans:
                 return True
             for number in orphans:

@@ -30,6 +30,18 @@ def descendants(top: int) -> list[int]:
     return [number for number in found if _is_alive(_fields(number))]
 
 
+def children_of(top: int) -> list[int]:
+    """Return the living processes directly below one process."""
+    if not os.path.exists(f"/proc/{top}/task/{top}/children"):
+        return [number for number in _numbers() if _is_child(number, top)]
+    return [number for number in _children(top) if _is_alive(_fields(number))]
+
+
+def _is_child(number: int, top: int) -> bool:
+    fields = _fields(number)
+    return _is_alive(fields) and int(fields[_PARENT]) == top
+
+
 def _children(number: int) -> list[int]:
     found: list[int] = []
     with suppress(OSError):
