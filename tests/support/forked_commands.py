@@ -32,13 +32,15 @@ class CommandServer:
     def __init__(self, flags: Sequence[str], environment: Mapping[str, str]) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
+            # The process that is started makes the server and ends. The server ends when we hang up.
+            subprocess.run(
                 [sys.executable, *flags, "-c", _PROGRAM, _SERVER, str(theirs.fileno())],
                 cwd="/",
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
+                check=True,
             )
 
     def start(
@@ -61,9 +63,8 @@ class CommandServer:
         return ForkedCommand(ours)
 
     def stop(self) -> None:
-        """Hang up, and wait for the server's end."""
+        """Hang up, which ends the server."""
         self._socket.close()
-        self._process.wait()
 
 
 class ForkedCommand:
