@@ -192,6 +192,8 @@ def test_what_may_not_be_read_is_a_finding(path: str) -> None:
     home.chmod(0o755)
     bench, _ = copy_stub(home), copy_stub(home, "beside")
     try:
+        # What is compiled is remembered. An ordinary user may not be able to start our interpreter.
+        assert inspect_paths([home]).findings is not None
         with ordinary_user(home):
             (bench / path).chmod(0)
             findings = [one for one in inspect_paths([home]).findings if NAME in one.path]

@@ -134,7 +134,9 @@ class _ClassInspector:
         files = {name: self._read(descriptor, name) for name in _FILES if name in as_wanted}
         minimums = self._inspect_grammar(files)
         library = self._inspect_library() if "rubric_lib" in as_wanted else []
-        self._inspect_sources([("rubric.py", files.get("rubric.py") or b""), *library])
+        # A rubric that cannot be read has a finding already, and there is nothing to compile.
+        rubric = files.get("rubric.py")
+        self._inspect_sources([*([] if rubric is None else [("rubric.py", rubric)]), *library])
         if "cases" not in as_wanted:
             return NO_CASES
         seen = CaseInspector(self._notes, self._directory, self._name).inspect()
