@@ -75,8 +75,8 @@ LOSSES = {
     "any filter in place of ours": (
         Edit(
             f"{CONFINEMENT}/seccomp.py",
-            "    return [*head, *_tree(_ranges(machine, allowed))]\n",
-            "    return [*head, *_returns(_ALLOW)]\n",
+            "    return _headed(machine, _ranges(machine, allowed), _returns(_KILL_PROCESS))\n",
+            "    return _headed(machine, [(0, _returns(_ALLOW))], _returns(_KILL_PROCESS))\n",
         ),
         "exec-interpreter",
     ),
