@@ -153,6 +153,8 @@ REFUSALS = {
         "command:sh ./plain.txt",
         "which the box does not show",
     ),
+    "its name adds a line to the report": ("command:'./a\npassed 9 of 9'", "cannot be shown"),
+    "its name steers a terminal": ("command:'./a\x1b[2J'", "cannot be shown"),
     "it is empty": ("command: ", "the command is empty"),
     "the file is not there": ("no.toml", "there is no such file"),
     "the file has an unknown key": ("odd.toml", "this key is not known"),

@@ -7,6 +7,7 @@ from codegenie.eval.errors import SutSpecInvalid
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import RunPlan, SutIdentity, SutNetwork
 from codegenie.eval.ports import SutRunner, SystemUnderTest
+from codegenie.eval.sanitising import printable
 from codegenie.eval.suts.agent_spec.reading import command_spec, preset, preset_revision, read_agent_spec
 from codegenie.eval.suts.boxed.command import CommandSut
 from codegenie.eval.suts.boxed.request import AgentRequest, SutIsolation
@@ -70,6 +71,13 @@ def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
 
 def _agent(request: SutRequest, plan: RunPlan) -> AgentRequest:
     """Read what names an agent that is a program, and add what its box needs to know."""
+    for text in (request.spec, request.version or ""):
+        if printable(text) != text:
+            # The name stands in every report: a line end in it would add a line of its own to them.
+            raise SutSpecInvalid(
+                f"{ascii(text)[:80]} holds a character that cannot be shown",
+                hint="use a name without line ends and control characters",
+            )
     called_in = Path.cwd()
     directory, revision = called_in, None
     kind, _, rest = request.spec.partition(":")
