@@ -80,7 +80,7 @@ def test_a_step_that_fails_in_the_copy_is_told_and_nothing_has_run(
 # The same for the steps by which a zygote is made.
 LOOK = '        self._check("mnt", "uts", "ipc", "pid", "net")\n'
 NAME = '        syscalls.call("sethostname", HOST_NAME.encode(), len(HOST_NAME))\n'
-HIDE = "        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)\n"
+HIDE = "    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)\n"
 DOMAIN = '        syscalls.call("setdomainname", DOMAIN_NAME.encode(), len(DOMAIN_NAME))\n'
 FILTER = "        code = program(syscalls.MACHINE, metadata=metadata, execution=execution)\n"
 STEPS_OF_A_ZYGOTE: dict[str, tuple[tuple[IsolationClass, ...], str, str]] = {
@@ -91,7 +91,7 @@ STEPS_OF_A_ZYGOTE: dict[str, tuple[tuple[IsolationClass, ...], str, str]] = {
     "root": (("namespace",), "namespaces.py", "        syscalls.pivot_into(CAGE)\n"),
     "bounding set": (("namespace",), "namespaces.py", "        syscalls.drop_bounding_set()\n"),
     "tie to the guardian": (CONFINED, "guardian_program.py", "        tie_to_parent(self._number)\n"),
-    "not to be seen": (("namespace",), "namespaces.py", HIDE),
+    "not to be seen": (("namespace",), "user_map.py", HIDE),
     "outer rules": (("landlock",), "lockdown.py", "        outer.take_on()\n"),
     "filter": (CONFINED, "seccomp.py", FILTER),
 }  # fmt: skip

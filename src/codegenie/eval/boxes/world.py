@@ -15,6 +15,7 @@ from codegenie.eval.boxes.places import HOST_NAME, IN_A_NAMESPACE, SHARED_MEMORY
 from codegenie.eval.boxes.users import become_agent
 from codegenie.eval.isolation.confinement import syscalls
 from codegenie.eval.isolation.confinement.namespaces import CAGE, KINDS
+from codegenie.eval.isolation.confinement.user_map import map_user
 
 _CLONE_NEWCGROUP = 0x02000000
 _READ_ONLY = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV
@@ -88,20 +89,7 @@ class World:
 
     def map_user(self) -> None:
         """Map the user of the host to that of the box."""
-        user, group = self._ids
-        # While this process is hidden, the files of /proc/self belong to root and cannot be written.
-        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
-        self._write("setgroups", "deny")
-        self._write("gid_map", f"{USER} {group} 1")
-        self._write("uid_map", f"{USER} {user} 1")
-        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-
-    def _write(self, name: str, text: str) -> None:
-        descriptor = os.open(f"self/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._proc)
-        try:
-            os.write(descriptor, text.encode())
-        finally:
-            os.close(descriptor)
+        map_user(self._proc, USER, self._ids)
 
     def _build(self, wanted: dict[str, Any]) -> None:
         layout = wanted["layout"]

@@ -7,6 +7,7 @@ changed in them: a mount or a host name that is meant for the new ones must neve
 import os
 
 from codegenie.eval.isolation.confinement import syscalls, visible_paths
+from codegenie.eval.isolation.confinement.user_map import map_user
 
 # The uid that a process inside sees. If root started the harness it is also the real uid outside, so it must
 # belong to no account: systemd-homed gives 60001 to 60513 to people, and 61001 lies in an unassigned range.
@@ -54,7 +55,7 @@ class World:
         The working directory must be the run directory. Afterwards it is `/` of the new root.
         """
         if not self._privileged:
-            self._become_nobody()
+            map_user(self._proc, USER, self._ids)
         self._check("mnt", "uts", "ipc", "pid", "net")
         syscalls.call("sethostname", HOST_NAME.encode(), len(HOST_NAME))
         syscalls.call("setdomainname", DOMAIN_NAME.encode(), len(DOMAIN_NAME))
@@ -65,7 +66,7 @@ class World:
             os.setresuid(USER, USER, USER)
             self._ids = USER, USER
             syscalls.unshare(syscalls.CLONE_NEWUSER)
-            self._become_nobody()
+            map_user(self._proc, USER, self._ids)
         self._check("user")
         os.close(self._proc)
         syscalls.drop_bounding_set()
@@ -77,23 +78,6 @@ class World:
         shared = [kind for kind in kinds if self._namespace(kind) == self._outside[kind]]
         if shared:
             raise syscalls.Refused(1, f"the {shared[0]} namespace is not a new one")
-
-    def _become_nobody(self) -> None:
-        """Map our ids to `USER`. From here on no group may be dropped: to lose a group can add rights."""
-        user, group = self._ids
-        # While this process is hidden, the files of /proc/self belong to root and cannot be written.
-        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
-        self._write("setgroups", "deny")
-        self._write("gid_map", f"{USER} {group} 1")
-        self._write("uid_map", f"{USER} {user} 1")
-        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-
-    def _write(self, name: str, text: str) -> None:
-        descriptor = os.open(f"self/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._proc)
-        try:
-            os.write(descriptor, text.encode())
-        finally:
-            os.close(descriptor)
 
     def _build_root(self) -> None:
         # The later user must be able to walk through the directories that are made here.
