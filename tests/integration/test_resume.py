@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -14,7 +15,16 @@ import pytest
 
 from codegenie.eval.canonical import canonical_json
 from tests.support.benches import write_bench
-from tests.support.commands import answered, asked, call, environment, eval_argv, run_argv, write_agent
+from tests.support.commands import (
+    answered,
+    asked,
+    call,
+    environment,
+    eval_argv,
+    processes_told,
+    run_argv,
+    write_agent,
+)
 from tests.support.logs import Journaled, journaled, read_records, verified
 from tests.support.sampling import one_worker, sampled
 
@@ -88,6 +98,20 @@ def begin(place: Workplace, argv: list[str], stdout: int = subprocess.DEVNULL) -
     )
 
 
+def wait_for_the_dead(place: Workplace, *, agents_were_asked: bool) -> None:
+    """Wait until nothing of a killed run is left: its agents end a moment later, and may still note a call.
+
+    Its supervisors remove its directory last. A run that dies before it has any leaves the directory there.
+    """
+    private = place.directory / "tmp"
+    deadline = time.monotonic() + 60
+    while processes_told(str(private)) or (agents_were_asked and any(private.iterdir())):
+        assert time.monotonic() < deadline, "something of the killed run is still there"
+        time.sleep(0.005)
+    for left in private.iterdir():
+        shutil.rmtree(left, ignore_errors=True)
+
+
 def kinds(log: Path) -> list[str]:
     return [record["kind"] for record in read_records(log)] if log.is_dir() else []
 
@@ -121,22 +145,23 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_report(
     assert len(phases) > 2, "the kills hit different phases"
 
 
-def kill_after(running: "subprocess.Popen[bytes]", calls: Path, count: int, moment: float) -> None:
+def kill_after(running: "subprocess.Popen[bytes]", place: Workplace, count: int, moment: float) -> None:
     """Kill a run so many seconds after its agent was called so often, unless it ends before."""
-    while running.poll() is None and len(asked(calls)) < count:
+    while running.poll() is None and len(asked(place.calls)) < count:
         time.sleep(0.002)
     try:
         running.wait(moment)
     except subprocess.TimeoutExpired:
         running.kill()
     running.wait(60)
+    wait_for_the_dead(place, agents_were_asked=False)
 
 
 def killed_and_resumed(place: Workplace, name: str, calls: int, moment: float) -> str:
     log = place.directory / name / "runs"
     place.calls.unlink(missing_ok=True)
     running = begin(place, command(name))
-    kill_after(running, place.calls, calls, moment)
+    kill_after(running, place, calls, moment)
     hit = phase(log)
     if log.is_dir():
         verified(log)
@@ -187,7 +212,9 @@ def interrupted(place: Workplace, name: str, signal_number: int, after: int = 3)
         assert time.monotonic() < deadline
         time.sleep(0.005)
     running.send_signal(signal_number)
-    return running.wait(120)
+    code = running.wait(120)
+    wait_for_the_dead(place, agents_were_asked=True)
+    return code
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

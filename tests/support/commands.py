@@ -78,6 +78,19 @@ def asked(calls: Path) -> list[str]:
     return calls.read_text(encoding="utf-8").split() if calls.exists() else []
 
 
+def processes_told(text: str) -> list[int]:
+    """Return the processes that have a text in their environment, as far as we may read it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            told = entry.name.isdigit() and text.encode() in (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if told:
+            found.append(int(entry.name))
+    return found
+
+
 def in_private_mounts(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a Python program as the root of mounts of its own; nothing that it mounts is seen outside."""
     become_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
