@@ -28,6 +28,7 @@ def test_each_class_is_proved_or_says_why_not_and_what_to_do(room: Path, capsys:
     assert (code, said["schema"]) == (0, "codegenie.eval.doctor/1")
     assert list(classes) == ["namespace", "landlock", "subprocess"]
     assert said["isolation_class"] == said["strongest"] == proved[0]
+    assert said["boxes_at_once"].keys() == {"by_processes", "by_open_files", "by_memory"}
     assert said["probes"] == classes[proved[0]]["probes"]
     for name, entry in classes.items():
         blocked = {probe["name"] for probe in entry["probes"] if probe["blocked"]}
@@ -43,4 +44,5 @@ def test_the_text_says_what_auto_takes_and_on_which_kernel(room: Path, capsys: C
     assert "\nauto takes   " in said
     assert "\nkernel  " in said
     assert "\nlandlock_abi  " in said
+    assert "\nagents at once\nprocesses  " in said
     assert list(room.iterdir()) == []

@@ -229,6 +229,7 @@ def test_a_run_and_what_is_shown_of_it_say_what_its_trials_used_together(varied:
     ran = varied.ask("run", TASK_CLASS, "--sut", "null", "-q", "--json").document
     shown_again = varied.ask("show", "latest", "--json").document
 
+    assert ran["steadiness"] is shown_again["steadiness"] is None
     assert ran["usage"] == shown_again["usage"]
     assert ran["usage"]["input_tokens"] is None
     assert ran["durations"] == shown_again["durations"]
@@ -250,9 +251,11 @@ def test_tokens_attempts_and_steadiness_are_in_the_report(varied: Desk) -> None:
 
     forge(varied.log, len(read_records(varied.log)) - 1, account)
     text = varied.ask("show", "latest").out
-    usage = varied.ask("show", "latest", "--json").document["usage"]
+    document = varied.ask("show", "latest", "--json").document
+    usage = document["usage"]
 
     assert "\npass^2           0.50 · per-case spread 0.00\n" in text
+    assert document["steadiness"] == {"trials": 2, "share_passing_all": 0.5, "spread": 0.0}
     assert "\ntokens           8,000 in · 80 out · 8 requests · model-1 (counted by the broker)\n" in text
     assert "\nattempts         9 for 8 trials: easy-2#0 void (box: no space left)\n" in text
     assert usage == {

@@ -17,8 +17,8 @@ def test_a_first_policy_is_written_shown_and_enough_for_a_verdict(fresh_desk: De
     assert written.code == 0
     assert written.out.splitlines()[:3] == [
         "trust-tiers.yaml is written",
-        "bronze           certified 0.5 · isolation subprocess · 0 held-out cases",
-        "silver           certified 0.8 · isolation landlock · 5 held-out cases",
+        "bronze           certified 0.5 · isolation subprocess · agent in process · 0 held-out cases",
+        "silver           certified 0.8 · isolation landlock · agent in landlock · 5 held-out cases",
     ]
     assert fresh_desk.run("right").code == 0
     assert fresh_desk.ask("promote-verdict", "built-class", "--tier", "bronze").code == 1
@@ -38,7 +38,7 @@ def test_a_policy_that_is_there_is_never_written_over(tmp_path: Path) -> None:
     assert policy.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["trust-tiers.yaml"]
     assert shown.stdout.splitlines()[:2] == [
-        "bronze           certified 0.7 · isolation subprocess · 1 held-out case",
+        "bronze           certified 0.7 · isolation subprocess · agent in process · 1 held-out case",
         "evidence         at most 1 day old · alpha 0.05",
     ]
 

@@ -81,6 +81,11 @@ def test_a_policy_of_thresholds_alone_has_the_defaults_of_the_page() -> None:
         "`subprocess` for the first tier, `landlock` for the second, `namespace` above"
     )
     assert list(policy.minimum_isolation.values()) == ["subprocess", "landlock", "namespace"]
+    assert said["minimum_sut_boundary"] == (
+        "`process` for the first tier, `landlock` for the second and for `silver`,"
+        " `namespace` above and for `gold`"
+    )
+    assert list(policy.minimum_sut_boundary.values()) == ["process", "landlock", "namespace"]
     assert said["minimum_held_out"] == "0 for the first tier, 5 above"
     assert list(policy.minimum_held_out.values()) == [0, 5, 5]
     assert (said["maximum_age_days"], said["alpha"]) == (str(policy.maximum_age_days), str(policy.alpha))

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import resource
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,22 @@ from typing import Any
 
 import pytest
 
+from codegenie.eval import runner
+from codegenie.eval.boxes.headroom import boxes_at_once, check_box_headroom
+from codegenie.eval.boxes.places import USER as BOX_USER
 from codegenie.eval.errors import HarnessFailure
-from codegenie.eval.isolation.headroom import check_headroom, most_tasks
+from codegenie.eval.isolation.headroom import check_headroom, files_needed, make_room_for_files, most_tasks
+from codegenie.eval.isolation.memory_share import memories
 from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import IsolationClass
+from codegenie.eval.models import IsolationClass, RunOptions
+from codegenie.eval.runner import Runner
+from codegenie.eval.suts.builtin import NullSut
+from codegenie.eval.suts.spec import SutRequest, open_sut
 from codegenie.eval.system.processes import ProcessEnd, ProcessRequest, real_interpreter
 from codegenie.eval.system.supervisor import Supervisor
 from codegenie.eval.system.supervisor_pool import start_program
+from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
+from tests.support.commands import answered, call_anew, eval_argv
 from tests.support.confinement import (
     a_launcher,
     each_class,
@@ -100,6 +110,110 @@ def test_what_is_kept_is_below_the_limit_of_this_user(most: int) -> None:
     if os.getuid() == 0:
         # The kernel does not count the processes of root.
         check_headroom("subprocess", 10_000)
+
+
+def test_boxes_are_counted_as_those_of_their_user(most: int) -> None:
+    check_box_headroom(2)
+    with pytest.raises(HarnessFailure, match="may need 34008 processes and threads") as refused:
+        check_box_headroom(1_000)
+
+    whose = BOX_USER if os.getuid() == 0 else os.getuid()
+    assert f"user {whose} can have" in str(refused.value)
+    assert "1000 agents at once" in str(refused.value)
+    assert f"the limit is {most}" in str(refused.value)
+
+
+def test_as_many_boxes_as_are_said_to_fit_are_not_refused_and_one_more_is(most: int) -> None:
+    fits = boxes_at_once()["by_processes"]
+
+    assert fits is not None
+    assert 0 < fits <= (most - LIMITS.user_tasks_kept) // 34
+    # Another program of the user may have started or ended meanwhile.
+    check_box_headroom(fits // 2)
+    with pytest.raises(HarnessFailure):
+        check_box_headroom(2 * fits + 1)
+
+
+def test_boxes_by_files_and_by_memory_are_those_of_the_limits() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = boxes_at_once()
+    by_files, by_memory = found["by_open_files"], found["by_memory"]
+
+    if by_files is None:
+        assert hard == resource.RLIM_INFINITY
+    else:
+        assert files_needed(by_files) <= hard < files_needed(by_files + 1)
+    assert by_memory is not None
+    assert by_memory * (8 << 30) <= min(memories()) < (by_memory + 1) * (8 << 30)
+
+
+def test_a_run_checks_the_room_for_its_boxes_before_it_makes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(slots: int) -> None:
+        raise HarnessFailure(f"no room for {slots}")
+
+    monkeypatch.setattr(runner, "check_box_headroom", full)
+    request = SutRequest(spec="command:/bin/true")
+    plan = Runner().plan(
+        task_class_name=TASK_CLASS,
+        bench_root=write_bench(tmp_path / "bench"),
+        out_dir=tmp_path / "runs",
+        options=RunOptions(isolation="subprocess", concurrency=7),
+    )
+
+    with pytest.raises(HarnessFailure, match="no room for 7"):
+        asyncio.run(Runner().execute(plan, system_under_test=open_sut(request, plan)))
+    assert not list((tmp_path / "runs").glob("*.json"))
+    # An agent of the harness has no box.
+    assert asyncio.run(Runner().execute(plan, system_under_test=NullSut())).complete
+
+
+def measured_with(limit: str, room: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Measure a program as a user who has set a limit of open files; it waits, so that many work at once."""
+    write_bench(room / "bench", cases=[CaseFiles(f"case-{number:02}") for number in range(24)])
+    (room / "agent.sh").write_text("#!/bin/sh\nsleep 2\n", encoding="utf-8")
+    (room / "agent.sh").chmod(0o755)
+    argv = eval_argv("run", TASK_CLASS, "--sut", "command:./agent.sh", "--quiet", "--json", *flags)
+    return call_anew(["/bin/sh", "-c", f'ulimit {limit} && exec "$@"', "sh", *argv], room)
+
+
+def test_a_run_that_may_open_too_many_files_is_refused_before_its_first_case(tmp_path: Path) -> None:
+    done = measured_with("-n 300", tmp_path, "--concurrency", "24")
+    error = answered(done)["error"]
+
+    assert (done.returncode, error["type"]) == (4, "HarnessFailure")
+    assert re.search(r"24 cases at once may need \d+ open files, and the limit is 300", error["message"])
+    assert "--concurrency" in error["hint"]
+    assert "ulimit -n" in error["hint"]
+    assert not (tmp_path / ".codegenie" / "eval" / "runs" / "00000000.json").exists()
+
+
+@pytest.fixture
+def few_files() -> Iterator[int]:
+    """Lower the limit of open files, as far as this process may raise it again; return the hard limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    yield hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_limit_of_open_files_is_raised_as_far_as_a_run_needs_it_and_no_further(few_files: int) -> None:
+    def after(slots: int) -> tuple[int, int]:
+        make_room_for_files(slots)
+        return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    assert [after(2), after(24), after(3)] == [
+        (256, few_files),
+        (files_needed(24), few_files),
+        (files_needed(24), few_files),
+    ]
+
+
+def test_as_many_files_as_are_counted_are_enough(tmp_path: Path) -> None:
+    done = measured_with(f"-S -n 120 && ulimit -H -n {files_needed(24)}", tmp_path, "--concurrency", "24")
+
+    assert (done.returncode, answered(done)["usage"]["void_attempts"]) == (0, 0), done.stdout
 
 
 def processes_limit(number: int) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from codegenie.eval.gate.evidence import Evidence
 from codegenie.eval.gate.policy import TierPolicy, read_policy
 from codegenie.eval.gate.verdict import PromotionGate, PromotionVerdict, units_needed
 from codegenie.eval.log.records import RunStarted
-from codegenie.eval.models import BenchRunReport, BenchScore, Selection
+from codegenie.eval.models import BenchRunReport, BenchScore, Selection, SutBoundary, SutNetwork
 from tests.support.gate import NOW, bench, cases, codes, evidence, judged, look, report, scored, started
 from tests.support.sampling import sampled
 
@@ -152,7 +152,8 @@ def well_typed_reports(draw: st.DrawFn) -> BenchRunReport:
         "lower_bound_95": draw(share),
         "certified_lower_95": draw(share),
         "complete": draw(st.booleans()),
-        "sut_boundary": draw(st.sampled_from(["in-process", "process", "harness"])),
+        "sut_boundary": draw(st.sampled_from(get_args(SutBoundary))),
+        "sut_network": draw(st.sampled_from([None, *get_args(SutNetwork)])),
         "isolation_class": draw(st.sampled_from(["subprocess", "landlock", "namespace"])),
         "policy_digest": draw(st.sampled_from([None, policy(0.05).digest, "9" * 64])),
         "selection": Selection(

@@ -9,7 +9,14 @@ from codegenie.eval.aggregation import summarise
 from codegenie.eval.gate.evidence import BenchOnDisk, Evidence
 from codegenie.eval.gate.policy import TierPolicy, read_policy
 from codegenie.eval.gate.verdict import PromotionGate, PromotionVerdict
-from codegenie.eval.isolation_proof import PROBE_LIST, REQUIRED_PROBES, IsolationProof, ProbeResult
+from codegenie.eval.isolation_proof import (
+    PROBE_LIST,
+    REQUIRED_PROBES,
+    BoxProof,
+    IsolationProof,
+    ProbeResult,
+    required_of_box,
+)
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.log.runs import Look
 from codegenie.eval.models import (
@@ -21,7 +28,9 @@ from codegenie.eval.models import (
     IsolationClass,
     Selection,
     Severity,
+    SutBoundary,
     SutIdentity,
+    SutNetwork,
     TaskClass,
 )
 from codegenie.eval.planning import case_set_digest
@@ -73,7 +82,8 @@ def scored(scores: list[BenchScore], **changes: Any) -> BenchRunReport:  # noqa:
         "taxonomy_digest": "2" * 64,
         "case_set_digest": case_set_digest(planned),
         "policy_digest": POLICY.digest,
-        "sut_boundary": "process",
+        "sut_boundary": "namespace",
+        "sut_network": "none",
         "isolation_class": "namespace",
         "selection": Selection(kind="all", available_cases=len(scores)),
         "trials": 1,
@@ -100,6 +110,28 @@ def proof(isolation_class: IsolationClass = "namespace", missing: str | None = N
     )
 
 
+def box_proof(
+    isolation_class: IsolationClass = "namespace", network: SutNetwork = "none", missing: str | None = None
+) -> BoxProof:
+    """Return a proof of the boxes of an agent; one of its probes may be missing."""
+    wanted = sorted(required_of_box(isolation_class, network) - {missing})
+    probes = tuple(ProbeResult(name=name, blocked=True) for name in wanted)
+    return BoxProof(isolation_class=isolation_class, network=network, kernel="6.18", probes=probes)
+
+
+def boxed_in(boundary: SutBoundary, network: SutNetwork | None) -> dict[str, Any]:
+    """Return what the start of a run says about where its agent was."""
+    classes: dict[str, IsolationClass] = {
+        "process": "subprocess",
+        "landlock": "landlock",
+        "namespace": "namespace",
+    }
+    proof_of_it = (
+        None if network is None or boundary not in classes else box_proof(classes[boundary], network)
+    )
+    return {"sut_boundary": boundary, "sut_network": network, "sut_isolation": proof_of_it}
+
+
 def started(units: int, **changes: Any) -> RunStarted:  # noqa: ANN401 - any field
     """Return the start of such a run."""
     planned = cases(units)
@@ -109,7 +141,9 @@ def started(units: int, **changes: Any) -> RunStarted:  # noqa: ANN401 - any fie
         "harness_version": "1",
         "sut": SUT,
         "sut_identity_digest": identity_digest(SUT),
-        "sut_boundary": "process",
+        "sut_boundary": "namespace",
+        "sut_network": "none",
+        "sut_isolation": box_proof(),
         "rubric_digest": "1" * 64,
         "taxonomy_digest": "2" * 64,
         "case_set_digest": case_set_digest(planned),
@@ -159,7 +193,9 @@ def look(of: BenchRunReport, reused: int = 0) -> Look:
 
 def evidence(of: BenchRunReport, **changes: Any) -> Evidence:  # noqa: ANN401 - any field
     """Return evidence around a report."""
-    start = changes.pop("started", None) or started(len(of.per_case), isolation=proof(of.isolation_class))
+    start = changes.pop("started", None) or started(
+        len(of.per_case), isolation=proof(of.isolation_class), **boxed_in(of.sut_boundary, of.sut_network)
+    )
     fields: dict[str, Any] = {"started": start, "report": of, "look": look(of), "bench": bench(start)}
     return Evidence(**(fields | changes))
 

@@ -7,8 +7,11 @@ import pytest
 from codegenie.eval.accounting import Totals
 from codegenie.eval.aggregation import combine_trials, steadiness
 from codegenie.eval.evidence import Answer, Attempt, TrialEvidence, Usage, score_of
+from codegenie.eval.models import BenchScore
+from codegenie.eval.reporting.run_text import render_report, steadiness_document
 from codegenie.eval.reporting.usage_text import render_totals
 from codegenie.eval.wording import duration, short_count
+from tests.support.gate import scored
 
 UNKNOWN = {
     "input_tokens": None,
@@ -105,15 +108,50 @@ def test_a_long_list_of_void_attempts_is_cut_and_counted() -> None:
     assert line.endswith("c4#0 void (no box) and 2 more")
 
 
-def test_the_steadiness_is_the_share_of_cases_that_always_pass_and_the_mean_spread() -> None:
-    def case(*scores: float) -> tuple[str, object]:
-        answers = [Answer(passed=score == 1.0, score=score) for score in scores]
-        return "case", combine_trials([score_of(a_trial(answer=answer)) for answer in answers])
+def trials_of(*scores: float) -> BenchScore:
+    answers = [Answer(passed=score == 1.0, score=score) for score in scores]
+    return combine_trials([score_of(a_trial(answer=answer)) for answer in answers])
 
-    share, spread = steadiness((case(1.0, 1.0, 1.0), case(1.0, 0.0, 0.5)))  # type: ignore[arg-type]
+
+def test_the_steadiness_is_the_share_of_cases_that_always_pass_and_the_mean_spread() -> None:
+    share, spread = steadiness((("a", trials_of(1.0, 1.0, 1.0)), ("b", trials_of(1.0, 0.0, 0.5))))
 
     assert share == 0.5
     assert spread == pytest.approx(0.25)
+
+
+def test_the_report_and_its_document_say_how_steady_the_agent_is() -> None:
+    # 7 of 12 cases pass all three trials. The deviation of 1, 1, 0 and of 1, 0, 0 is the root of a third,
+    # that of 1, 0.5, 0 is 0.5: (4 * 0.577350 + 0.5) / 12 is 0.234117.
+    unsteady = [(1.0, 1.0, 0.0), (0.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (1.0, 0.5, 0.0)]
+    cases = [trials_of(1.0, 1.0, 1.0)] * 7 + [trials_of(*scores) for scores in unsteady]
+    report = scored(cases, trials=3)
+
+    assert "pass^3           0.58 · per-case spread 0.23" in render_report(report)
+    assert steadiness_document(report) == {
+        "trials": 3,
+        "share_passing_all": pytest.approx(7 / 12),
+        "spread": pytest.approx(0.234117, abs=1e-6),
+    }
+
+
+def test_a_case_that_always_fails_is_steady_and_one_trial_says_nothing() -> None:
+    always_wrong = scored([trials_of(0.0, 0.0)], trials=2)
+    once = scored([BenchScore(passed=True, score=1.0)])
+
+    assert steadiness_document(always_wrong) == {"trials": 2, "share_passing_all": 0.0, "spread": 0.0}
+    assert steadiness_document(once) is None
+    assert not [line for line in render_report(once) if line.startswith("pass^")]
+
+
+@pytest.mark.parametrize("trials", [1, 2])
+def test_attempts_are_shown_only_if_one_of_them_was_void(trials: int) -> None:
+    good, void = Attempt(n=1, cause=None, wall_ms=4), Attempt(n=1, cause="no box", wall_ms=4)
+    one, other = a_trial("c01", attempts=(good,)), a_trial("c02", attempts=(void,))
+
+    assert lines(one, one, trials_per_case=trials) == []
+    assert [line[:20] for line in lines(one, other, trials_per_case=trials)] == ["attempts         2 f"]
+    assert Totals.of([one]).usage()["attempts"] == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from codegenie.eval.isolation_proof import (
     ProbeResult,
     strongest,
 )
-from codegenie.eval.reporting.doctor_text import render_doctor
+from codegenie.eval.reporting.doctor_text import render_doctor, render_room
 from tests.support.gate import proof
 
 BARE = ClassFinding("subprocess", proof("subprocess"))
@@ -99,3 +99,14 @@ def test_boxes_of_agents_have_rows_and_remedies_of_their_own() -> None:
         "",
     ]
     assert lines[-2:] == ["for boxes of landlock:", "  a newer kernel"]
+
+
+def test_it_says_how_many_agents_fit_at_once_and_how_to_make_room_for_more() -> None:
+    lines = render_room({"by_processes": None, "by_open_files": 52, "by_memory": 0})
+
+    assert lines[1:] == [
+        "agents at once",
+        "processes    no limit",
+        "open files   52; for more, raise the limit with `ulimit -n`",
+        "memory       0; for more, lower memory_total_bytes in sut.toml; no run is refused for memory",
+    ]

@@ -86,6 +86,27 @@ WRONG: dict[str, tuple[bytes | str, str]] = {
         "minimum_isolation.gold is not one of",
     ),
     "isolation as a number": (f"{THRESHOLDS}minimum_isolation: {{gold: 3}}\n", "minimum_isolation.gold"),
+    "a place of the agent for an unknown tier": (
+        f"{THRESHOLDS}minimum_sut_boundary: {{iron: landlock}}\n",
+        "tier 'iron'",
+    ),
+    "a place where an agent is never evidence": (
+        f"{THRESHOLDS}minimum_sut_boundary: {{gold: in-process}}\n",
+        "minimum_sut_boundary.gold is not one of process, landlock, namespace",
+    ),
+    "the place of the harness's own": (
+        f"{THRESHOLDS}minimum_sut_boundary: {{bronze: harness}}\n",
+        "minimum_sut_boundary.bronze is not one of",
+    ),
+    "a class of rubrics for an agent": (
+        f"{THRESHOLDS}minimum_sut_boundary: {{bronze: subprocess}}\n",
+        "minimum_sut_boundary.bronze is not one of",
+    ),
+    "a place as a list": (f"{THRESHOLDS}minimum_sut_boundary: {{gold: []}}\n", "minimum_sut_boundary.gold"),
+    "a place for all": (
+        f"{THRESHOLDS}minimum_sut_boundary: landlock\n",
+        "minimum_sut_boundary is not a mapping",
+    ),
     "isolation for all": (f"{THRESHOLDS}minimum_isolation: landlock\n", "minimum_isolation is not a mapping"),
     "held-out cases of an unknown tier": (f"{THRESHOLDS}minimum_held_out: {{iron: 5}}\n", "tier 'iron'"),
     "negative held-out cases": (f"{THRESHOLDS}minimum_held_out: {{gold: -1}}\n", "minimum_held_out.gold"),
@@ -150,6 +171,12 @@ def test_what_a_policy_does_not_say_has_safe_defaults() -> None:
         "c": "namespace",
         "d": "namespace",
     }
+    assert policy.minimum_sut_boundary == {
+        "a": "process",
+        "b": "landlock",
+        "c": "namespace",
+        "d": "namespace",
+    }
     assert policy.minimum_held_out == {"a": 0, "b": 5, "c": 5, "d": 5}
     assert policy.maximum_age_days == 90
     assert policy.alpha == 0.05
@@ -170,6 +197,19 @@ def test_what_a_policy_says_of_one_tier_leaves_the_defaults_of_the_others() -> N
         "bronze": 3,
         "silver": 3,
         "gold": 3,
+    }
+
+
+def test_silver_and_gold_ask_for_a_box_although_a_policy_leaves_out_the_tiers_below_them() -> None:
+    def boxes(tiers: str) -> dict[str, str]:
+        return dict(read_policy(f"thresholds: {{{tiers}}}".encode(), WHERE).minimum_sut_boundary)
+
+    assert boxes("gold: 0.9") == {"gold": "namespace"}
+    assert boxes("silver: 0.8") == {"silver": "landlock"}
+    assert boxes("a: 0.1, gold: 0.2, silver: 0.3") == {
+        "a": "process",
+        "gold": "namespace",
+        "silver": "namespace",
     }
 
 
@@ -200,6 +240,7 @@ def test_a_policy_with_a_number_that_is_none_cannot_be_made_by_hand() -> None:
 BASE = {
     "thresholds": "{bronze: 0.5, silver: 0.8, gold: 0.9}",
     "minimum_isolation": "{bronze: subprocess, silver: landlock, gold: namespace}",
+    "minimum_sut_boundary": "{bronze: process, silver: landlock, gold: namespace}",
     "minimum_held_out": "{bronze: 0, silver: 5, gold: 5}",
     "maximum_age_days": "90",
     "alpha": "0.05",
@@ -211,6 +252,9 @@ CHANGES = [
     ("thresholds", "{bronze: 0.4, silver: 0.8, gold: 0.9}"),
     ("minimum_isolation", "{bronze: landlock}"),
     ("minimum_isolation", "{gold: landlock}"),
+    ("minimum_sut_boundary", "{silver: process}"),
+    ("minimum_sut_boundary", "{gold: landlock}"),
+    ("minimum_sut_boundary", "{bronze: landlock}"),
     ("minimum_held_out", "{bronze: 1, silver: 5, gold: 5}"),
     ("minimum_held_out", "{bronze: 0, silver: 4, gold: 5}"),
     ("maximum_age_days", "91"),
@@ -299,6 +343,12 @@ def test_the_digest_is_that_of_the_meaning_and_not_of_the_spelling() -> None:
 
     assert digest(defaults) == digest(BASE) == digest(spelled) == digest(tiers_in_another_order)
     assert digest({"thresholds": "{bronze: 1}"}) == digest({"thresholds": "{bronze: 1.0}"})
+
+
+def test_a_policy_keeps_the_digest_that_it_had_before_it_asked_where_agents_run() -> None:
+    assert digest({"thresholds": BASE["thresholds"]}) == (
+        "c368b2cb4fb0e0f3bccb3facff38eb3969587f25a68985343c020b546cb67815"
+    )
 
 
 def test_thresholds_have_one_order_and_another_is_refused() -> None:

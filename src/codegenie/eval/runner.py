@@ -16,6 +16,7 @@ from codegenie.eval.aggregation import UNIT_RULE, TrialKey, build_report, planne
 from codegenie.eval.bench.copies import CaseSnapshots
 from codegenie.eval.bench.loading import BenchRoot, load_cases, load_task_class
 from codegenie.eval.bench.step_files import check_step_files
+from codegenie.eval.boxes.headroom import check_box_headroom
 from codegenie.eval.collection.in_place import CopyCollector
 from codegenie.eval.engines.local import LocalEngine
 from codegenie.eval.errors import HarnessFailure, NotMeasured, SettingsInvalid
@@ -214,6 +215,8 @@ class Runner:
             options = plan.options
             rubrics = await rubric_runner(options.isolation, options.spawn, directory, options.concurrency)
             held.push_async_callback(rubrics.close)
+            if isinstance(sut, BoxedRunner):
+                check_box_headroom(options.concurrency)
             if not await stop.unless_agents_stop(_prepared(sut)) and isinstance(sut, BoxedRunner):
                 # Before it is prepared, what would be measured is not known, so there is no start to record.
                 raise NotMeasured(f"the run was ended before its first case: {stop.reason}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from codegenie.eval.bench.digest_list import digest_statuses, write_digests
 from codegenie.eval.bench.loading import load_task_class
-from codegenie.eval.models import RunOptions
+from codegenie.eval.models import RunOptions, SutNetwork
 from codegenie.eval.ports import SutCase, SutFault, SutRunner, SystemUnderTest
 from codegenie.eval.runner import Runner
 from tests.hostile.attackers.hostile_bench import (
@@ -74,6 +74,7 @@ for _scenario in (
     "agent_inside_the_harness",
     "best_of_three",
     "weak_isolation",
+    "agent_without_walls",
     "no_case_held_out",
 ):
     twin(_scenario)(good_run)
@@ -234,8 +235,10 @@ def under(room: Path, policy: str, agent: ForeignAgent, tier: str) -> Outcome:
     return Outcome(met)
 
 
-FALLING = "minimum_isolation: {silver: subprocess}\nthresholds: {bronze: 0.5, silver: 0.2}\n"
-RISING = "minimum_isolation: {silver: subprocess}\nthresholds: {bronze: 0.3, silver: 0.6}\n"
+# Both say aloud that neither rubrics nor agents of these plays have walls: thresholds alone are attacked.
+_WITHOUT_WALLS = "minimum_isolation: {silver: subprocess}\nminimum_sut_boundary: {silver: process}\n"
+FALLING = f"{_WITHOUT_WALLS}thresholds: {{bronze: 0.5, silver: 0.2}}\n"
+RISING = f"{_WITHOUT_WALLS}thresholds: {{bronze: 0.3, silver: 0.6}}\n"
 
 
 @attack("falling_thresholds")
@@ -263,6 +266,29 @@ def weak_isolation(room: Path) -> Outcome:
     policy = POLICY + "minimum_isolation: {bronze: namespace}\n"
     measured(room, policy=policy, isolation="subprocess")
     return judged(room, "a tier that needs namespaces was reached without")
+
+
+@attack("agent_without_walls")
+def agent_without_walls(room: Path) -> Outcome:
+    measured(room, policy=POLICY + "minimum_sut_boundary: {bronze: landlock}\n")
+    return judged(room, "a tier that needs a box was reached by an agent that could read the answers")
+
+
+def gold_with(network: SutNetwork) -> str:
+    """Ask the gate for gold, about a perfect run in the strongest boxes."""
+    verdict = gate.judged(gate.evidence(gate.report(29, 29, sut_network=network)), "gold")
+    return " ".join([verdict.verdict, *sorted(gate.codes(verdict))])
+
+
+@attack("gold_over_the_network_of_the_host")
+def gold_over_the_network_of_the_host(_room: Path) -> Outcome:
+    met = gold_with("host")
+    return Outcome(met, "an agent that could fetch the answers is gold" if met == "sufficient" else None)
+
+
+@twin("gold_over_the_network_of_the_host")
+def gold_through_the_broker(_room: Path) -> Outcome:
+    return Outcome(gold_with("broker"))
 
 
 @attack("no_case_held_out")

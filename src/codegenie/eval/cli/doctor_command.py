@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from codegenie.eval.boxes.diagnosis import diagnose_boxes
+from codegenie.eval.boxes.headroom import boxes_at_once
 from codegenie.eval.cli.output import say, say_json
 from codegenie.eval.cli.settings import json_option
 from codegenie.eval.isolation.doctor import diagnose
 from codegenie.eval.isolation.machine import Machine, this_machine
 from codegenie.eval.isolation_proof import BoxFinding, ClassFinding, strongest
-from codegenie.eval.reporting.doctor_text import render_doctor
+from codegenie.eval.reporting.doctor_text import render_doctor, render_room
 from codegenie.eval.system.run_directory import run_directory
 
 
@@ -29,9 +30,10 @@ def command(as_json: bool) -> None:
         findings = asyncio.run(diagnose(machine, directory))
         boxes = asyncio.run(diagnose_boxes(machine, directory))
     if as_json:
-        say_json("codegenie.eval.doctor/1", _document(findings, boxes, machine))
+        at_once = {"boxes_at_once": boxes_at_once()}
+        say_json("codegenie.eval.doctor/1", {**_document(findings, boxes, machine), **at_once})
     else:
-        say(render_doctor(findings, asdict(machine), boxes))
+        say([*render_doctor(findings, asdict(machine), boxes), *render_room(boxes_at_once())])
 
 
 def _document(

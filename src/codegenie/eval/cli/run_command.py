@@ -33,7 +33,7 @@ from codegenie.eval.log.reading import VerifiedLog
 from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan
 from codegenie.eval.planning import CaseFilter
 from codegenie.eval.ports import SutRunner
-from codegenie.eval.reporting.run_text import nothing_judged, render_report
+from codegenie.eval.reporting.run_text import nothing_judged, render_report, steadiness_document
 from codegenie.eval.reporting.verdict_text import render_missing, render_verdict, verdict_document
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
@@ -198,6 +198,7 @@ def _document(recorded: RecordedRun, verdict: PromotionVerdict | None, plan: Run
         "verdict": None if verdict is None else verdict_document(verdict),
         "notes": [*filter(None, [nothing_judged(recorded.report)]), *recorded.notes],
         "mean_over_units": mean_over_units(plan.cases, recorded.report.per_case),
+        "steadiness": steadiness_document(recorded.report),
         "usage": recorded.totals.usage(),
         "durations": recorded.totals.durations(),
     }

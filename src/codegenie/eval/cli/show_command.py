@@ -24,7 +24,7 @@ from codegenie.eval.log.diff import Change
 from codegenie.eval.log.reading import verify_log
 from codegenie.eval.log.run_view import RunView, view_run
 from codegenie.eval.reporting.case_text import render_attempts, render_case
-from codegenie.eval.reporting.run_text import render_report
+from codegenie.eval.reporting.run_text import render_report, steadiness_document
 from codegenie.eval.reporting.unfinished_text import render_unfinished, unfinished_document
 from codegenie.eval.system.clock import SystemClock
 from codegenie.eval.trial import EXECUTIONS
@@ -85,10 +85,11 @@ def _shown_run(view: RunView) -> tuple[dict[str, Any], list[str]]:
     used = {"usage": totals.usage(), "durations": totals.durations()}
     if report is None:
         lines = [*render_unfinished(view.entry, view.started, view.measured, totals)]
-        return {"report": None, "mean_over_units": None, **used}, lines
+        return {"report": None, "mean_over_units": None, "steadiness": None, **used}, lines
     over_units = mean_over_units(view.started.cases, report.per_case)
     lines = render_report(report, reused_outputs(view.trials), over_units, totals)
-    return {"report": report.model_dump(mode="json"), "mean_over_units": over_units, **used}, lines
+    computed = {"mean_over_units": over_units, "steadiness": steadiness_document(report)}
+    return {"report": report.model_dump(mode="json"), **computed, **used}, lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ def _write_first(path: Path) -> None:
 def _lines(policy: TierPolicy) -> list[str]:
     lines = [
         f"{tier:16} certified {threshold:g} · isolation {policy.minimum_isolation[tier]}"
+        f" · agent in {policy.minimum_sut_boundary[tier]}"
         f" · {counted(policy.minimum_held_out[tier], 'held-out case')}"
         for tier, threshold in policy.thresholds.items()
     ]

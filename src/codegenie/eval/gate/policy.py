@@ -4,7 +4,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -19,6 +19,16 @@ ISOLATION_ORDER: tuple[IsolationClass, ...] = get_args(IsolationClass)
 
 # The default for three tiers, if a policy does not set it. Any further tier needs the strongest class.
 _DEFAULT_ISOLATION: tuple[IsolationClass, ...] = ("subprocess", "landlock", "namespace")
+
+AgentBoundary = Literal["process", "landlock", "namespace"]
+"""Where an agent runs if its run can be evidence: in a plain process, or in a box of a proved class."""
+
+BOUNDARY_ORDER: tuple[AgentBoundary, ...] = get_args(AgentBoundary)
+"""These places, weakest first. The first is the default for the first tier, and so on."""
+
+# A policy that leaves tiers out does not make these two easier to reach.
+_NAMED_TIERS = {"silver": 1, "gold": 2}
+
 DEFAULT_THRESHOLDS = {"bronze": 0.5, "silver": 0.8, "gold": 0.9}
 """The usual tiers, lowest first, for checks of a bench without a policy. A policy has no default tiers."""
 
@@ -41,6 +51,7 @@ _KEYS = {
     "thresholds",
     "current_tiers",
     "minimum_isolation",
+    "minimum_sut_boundary",
     "minimum_held_out",
     "maximum_age_days",
     "alpha",
@@ -66,6 +77,7 @@ class TierPolicy(Record):
 
     thresholds: Annotated[dict[str, float], AfterValidator(FrozenMap)]
     minimum_isolation: Annotated[dict[str, IsolationClass], AfterValidator(FrozenMap)]
+    minimum_sut_boundary: Annotated[dict[str, AgentBoundary], AfterValidator(FrozenMap)]
     minimum_held_out: Annotated[dict[str, int], AfterValidator(FrozenMap)]
     maximum_age_days: Annotated[int, Field(ge=1)]
     alpha: Annotated[float, Field(gt=0, le=_LARGEST_ALPHA)]
@@ -80,6 +92,28 @@ class TierPolicy(Record):
         position = tiers.index(current) + 1 if current in tiers else 0
         return tiers[position] if position < len(tiers) else None
 
+    def lowered_boundary(self, tier: str) -> AgentBoundary | None:
+        """Return the default of a tier if this policy lets the agent run in a weaker place."""
+        default = default_boundaries(self.thresholds)[tier]
+        least = self.minimum_sut_boundary[tier]
+        return default if BOUNDARY_ORDER.index(least) < BOUNDARY_ORDER.index(default) else None
+
+    def forbids_host_network(self, tier: str) -> bool:
+        """Say whether a tier takes no evidence of an agent that could reach the host's network.
+
+        No setting changes it: gold, the third tier and those above it.
+        """
+        return default_boundaries(self.thresholds)[tier] == BOUNDARY_ORDER[-1]
+
+
+def default_boundaries(tiers: Iterable[str]) -> dict[str, AgentBoundary]:
+    """Return where an agent must at least have run for each tier, if a policy does not say it."""
+    strongest = len(BOUNDARY_ORDER) - 1
+    return {
+        tier: BOUNDARY_ORDER[min(max(position, _NAMED_TIERS.get(tier, 0)), strongest)]
+        for position, tier in enumerate(tiers)
+    }
+
 
 def read_policy(raw: bytes, where: str) -> TierPolicy:
     """Read a policy strictly. Unknown keys, quoted numbers, booleans and NaN raise TierConfigInvalid."""
@@ -93,11 +127,16 @@ def read_policy(raw: bytes, where: str) -> TierPolicy:
     decided: dict[str, Any] = {
         "thresholds": thresholds,
         "minimum_isolation": reader.minimum_isolation(tiers),
+        "minimum_sut_boundary": reader.minimum_sut_boundary(tiers),
         "minimum_held_out": reader.minimum_held_out(tiers),
         "maximum_age_days": reader.whole_number("maximum_age_days", _DEFAULT_AGE_DAYS, smallest=1),
         "alpha": reader.alpha(),
     }
-    digest = digest_json("policy.v1", {**decided, "thresholds": list(thresholds.items())})
+    hashed = {**decided, "thresholds": list(thresholds.items())}
+    if hashed["minimum_sut_boundary"] == default_boundaries(tiers):
+        # Digests of policies are older than this setting, whose default only asks for more than they did.
+        del hashed["minimum_sut_boundary"]
+    digest = digest_json("policy.v1", hashed)
     return TierPolicy(
         **decided, current_tiers=reader.current_tiers(tiers), waivers=reader.waivers(), digest=digest
     )
@@ -158,6 +197,14 @@ class _Reader:
             tier: given.get(tier, _DEFAULT_ISOLATION[min(position, strongest)])
             for position, tier in enumerate(tiers)
         }
+
+    def minimum_sut_boundary(self, tiers: list[str]) -> dict[str, AgentBoundary]:
+        given = self._mapping("minimum_sut_boundary")
+        self._check_tiers("minimum_sut_boundary", given, tiers)
+        for tier, value in given.items():
+            if value not in BOUNDARY_ORDER:
+                raise self._error(f"minimum_sut_boundary.{tier} is not one of {', '.join(BOUNDARY_ORDER)}")
+        return {tier: given.get(tier, default) for tier, default in default_boundaries(tiers).items()}
 
     def minimum_held_out(self, tiers: list[str]) -> dict[str, int]:
         given = self._document.get("minimum_held_out", {})

@@ -14,13 +14,13 @@ from pydantic import AfterValidator, Field
 
 from codegenie.eval.errors import IncompleteReportForPromotion, PromotionMustBeHumanAuthorized
 from codegenie.eval.estimators.bounds import clopper_pearson_lower, floor3
+from codegenie.eval.gate.confinement import lowered, too_little_confined, whereabouts
 from codegenie.eval.gate.evidence import Evidence
 from codegenie.eval.gate.policy import ISOLATION_ORDER, TierPolicy, Waiver
 from codegenie.eval.gate.reasons import Reason, reason
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.runs import Look
-from codegenie.eval.models import BenchRunReport, FrozenMap, Record, SutBoundary
-from codegenie.eval.suts.identity import OWN_PROCESS, can_run_in_a_box
+from codegenie.eval.models import BenchRunReport, FrozenMap, Record, SutBoundary, SutNetwork
 from codegenie.eval.wording import counted
 
 # The level of `lower_bound_95`. A perfect run must reach it too, whatever level the policy allows.
@@ -40,6 +40,7 @@ class PromotionVerdict(Record):
     sut_version: str | None = None
     sut_identity_digest: str | None = None
     sut_boundary: SutBoundary
+    sut_network: SutNetwork | None = None
     alpha: float
     reasons: tuple[Reason, ...] = ()
     threshold: float | None = None
@@ -160,10 +161,15 @@ class PromotionGate:
 
     def _notes(self, tier: str) -> tuple[str, ...]:
         """Say what a reader of the verdict must check without the gate."""
-        if tier == next(iter(self._policy.thresholds), None):
+        if tier not in self._policy.thresholds:
             return ()
-        rescore = "`codegenie eval verify --rescore`, which lets the rubrics judge the stored outputs again"
-        return (f"{tier} is above the first tier: verify this log with {rescore}",)
+        notes = list(lowered(tier, self._policy))
+        if tier != next(iter(self._policy.thresholds)):
+            rescore = (
+                "`codegenie eval verify --rescore`, which lets the rubrics judge the stored outputs again"
+            )
+            notes.append(f"{tier} is above the first tier: verify this log with {rescore}")
+        return tuple(notes)
 
     def _standing(self, evidence: Evidence) -> Iterator[Reason]:
         """Yield reasons why this run cannot be evidence at all, whatever its result is."""
@@ -189,7 +195,7 @@ class PromotionGate:
                 cases=len(report.per_case),
                 available_cases=report.selection.available_cases,
             )
-        yield from _whereabouts(report)
+        yield from whereabouts(evidence)
         if started.policy_digest is None:
             yield reason("no_policy", "the run was started without a policy file")
         elif started.policy_digest != self._policy.digest:
@@ -229,11 +235,12 @@ class PromotionGate:
 
     def _freshness(self, evidence: Evidence, now: dt.datetime) -> Iterator[Reason]:
         """Check when the agent was last measured. Reuse of stored outputs does not make a run newer."""
-        # Only looks of its own class: a measurement in another class does not count for this one.
+        # Only looks of its own classes: a measurement elsewhere does not count for this one.
         looks = [
             look
             for look in (evidence.look, *evidence.other_looks)
-            if look.isolation_class == evidence.look.isolation_class
+            if (look.isolation_class, look.sut_boundary)
+            == (evidence.look.isolation_class, evidence.look.sut_boundary)
         ]
         measured = [look for look in looks if look.measures]
         if not measured:
@@ -266,6 +273,7 @@ class PromotionGate:
         least = self._policy.minimum_isolation[tier]
         if not ISOLATION_ORDER.index(report.isolation_class) >= ISOLATION_ORDER.index(least):
             yield reason("isolation", f"rubrics ran in class {report.isolation_class}; {tier} needs {least}")
+        yield from too_little_confined(evidence, tier, self._policy)
         held_out = sum(case.curation_class == "held-out" for case in started.cases)
         if not held_out >= self._policy.minimum_held_out[tier]:
             yield reason(
@@ -336,16 +344,6 @@ def units_needed(threshold: float, alpha: float) -> int | None:
     return needed
 
 
-def _whereabouts(report: BenchRunReport) -> Iterator[Reason]:
-    """Yield a reason if the agent did not run in a process of its own."""
-    if report.sut_boundary == "harness":
-        yield reason(
-            "no_agent", f"{report.sut.spec} is part of the harness: its runs test the bench, not an agent"
-        )
-    elif report.sut_boundary not in OWN_PROCESS or not can_run_in_a_box(report.sut.spec):
-        yield reason("in_process", "the system under test ran inside the harness's own process")
-
-
 def _whose(report: BenchRunReport) -> dict[str, Any]:
     """Return the fields that name the run and the system under test of a verdict."""
     return {
@@ -355,6 +353,7 @@ def _whose(report: BenchRunReport) -> dict[str, Any]:
         "sut_version": report.sut.version,
         "sut_identity_digest": report.sut_identity_digest,
         "sut_boundary": report.sut_boundary,
+        "sut_network": report.sut_network,
     }
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from codegenie.eval.isolation import hiding
-from codegenie.eval.isolation.headroom import check_headroom
+from codegenie.eval.isolation.headroom import check_headroom, make_room_for_files
 from codegenie.eval.isolation.launchers import Launcher
 from codegenie.eval.isolation.proof import strongest_proved
 from codegenie.eval.isolation_proof import IsolationProof
@@ -51,9 +51,10 @@ class Rubrics:
 async def rubric_runner(asked_for: str, spawn: Spawn, run_directory: Path, slots: int = 1) -> Rubrics:
     """Return a runner of the class that was asked for, or with `auto` of the strongest that can be proved.
 
-    `slots` rubrics will run at once. Raises HarnessFailure if the user may not start enough processes for
-    them, and IsolationUnavailable or IsolationNotProved if the class cannot be had.
+    `slots` rubrics will run at once. Raises HarnessFailure if the user may not have enough processes or open
+    files for them, and IsolationUnavailable or IsolationNotProved if the class cannot be had.
     """
+    make_room_for_files(slots)
     check_headroom(asked_for, slots)
     notes: list[str] = []
     with hiding.seen():

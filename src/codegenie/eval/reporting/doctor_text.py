@@ -25,6 +25,22 @@ def render_doctor(
     return lines
 
 
+def render_room(at_once: Mapping[str, int | None]) -> list[str]:
+    """Return how many agents can run at once by each thing that they need, and how to make room for more."""
+    lines = ["", "agents at once"]
+    for name, (thing, more) in _ROOM.items():
+        fits = at_once[name]
+        lines.append(f"{thing:12} {'no limit' if fits is None else f'{fits}; for more, {more}'}")
+    return lines
+
+
+_ROOM = {
+    "by_processes": ("processes", "raise the limit with `ulimit -u`, or end other programs of this user"),
+    "by_open_files": ("open files", "raise the limit with `ulimit -n`"),
+    "by_memory": ("memory", "lower memory_total_bytes in sut.toml; no run is refused for memory"),
+}
+
+
 def _boxes(boxes: Sequence[BoxFinding]) -> Iterator[str]:
     """Yield one row for each class of boxes: what the thief found."""
     if not boxes:

@@ -6,6 +6,7 @@ All texts were made printable when they were stored; ids are plain ASCII by cont
 import math
 from collections.abc import Iterator
 from decimal import ROUND_FLOOR, Decimal
+from typing import Any
 
 from codegenie.eval.accounting import Totals
 from codegenie.eval.aggregation import steadiness
@@ -89,6 +90,14 @@ def _steadiness(report: BenchRunReport) -> Iterator[str]:
     if report.trials > 1:
         share, spread = (Decimal(repr(n)).quantize(_CENT, ROUND_FLOOR) for n in steadiness(report.per_case))
         yield f"{f'pass^{report.trials}':16} {share} · per-case spread {spread}"
+
+
+def steadiness_document(report: BenchRunReport) -> dict[str, Any] | None:
+    """Return the `steadiness` of a document; None if each case was tried only once."""
+    if report.trials == 1:
+        return None
+    share, spread = steadiness(report.per_case)
+    return {"trials": report.trials, "share_passing_all": share, "spread": spread}
 
 
 def _where(report: BenchRunReport) -> str:

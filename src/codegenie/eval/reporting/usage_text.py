@@ -14,13 +14,13 @@ _WHO = {
 
 
 def render_totals(totals: Totals, trials_per_case: int) -> Iterator[str]:
-    """Yield the lines on tokens and attempts; none if the trials have neither."""
+    """Yield the lines on tokens and on attempts: of the latter only if one was void, which is news."""
     if totals.counted_by:
         yield f"tokens           {' · '.join(_tokens(totals))}{_WHO[frozenset(totals.counted_by)]}"
-    if totals.attempts:
+    if totals.void:
         measured = counted(totals.trials, "trial" if trials_per_case > 1 else "case")
         void = _listed([_void(one, trials_per_case) for one in sorted(totals.void)])
-        yield f"attempts         {totals.attempts} for {measured}" + (f": {void}" if void else "")
+        yield f"attempts         {totals.attempts} for {measured}: {void}"
 
 
 def _tokens(totals: Totals) -> Iterator[str]:
