@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from codegenie.eval.boxes.box import Box
 from codegenie.eval.boxes.request import BoxEnd
+from codegenie.eval.boxes.watching import Stillness, descendants, memory_of
 from codegenie.eval.models import IsolationClass
 from tests.support.boxed import Stage, living_below, some_below, stage
 from tests.support.confinement import CONFINED
@@ -53,6 +55,124 @@ def test_a_program_is_asked_to_end_before_its_deadline(boxes: Stage) -> None:
         return (await running)[0]
 
     assert boxes.in_box(tried).signal == "TERM"
+
+
+WAKES_ON_DEMAND = """
+import os, sys, threading, time
+for line in sys.stdin:
+    if line == "fork\\n" and os.fork() == 0:
+        time.sleep(600)
+    if line == "thread\\n":
+        work = threading.Thread(target=print)
+        work.start()
+        work.join()
+    print("done", flush=True)
+"""
+
+
+def test_whatever_runs_in_a_box_ends_its_stillness() -> None:
+    stillness = Stillness()
+    started: set[int] = set()
+    argv = [sys.executable, "-I", "-S", "-B", "-c", WAKES_ON_DEMAND]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+
+        def still_after(demand: str) -> tuple[bool, int]:
+            """Let it do something; return whether that went unnoticed, and how many processes there are."""
+            print(demand, file=program.stdin, flush=True)
+            assert "done\n" in iter(program.stdout.readline, "")  # type: ignore[union-attr]
+            unnoticed = stillness.lasts()
+            while True:
+                found = [program.pid, *descendants(program.pid)]
+                started.update(found)
+                stillness.looked(found)
+                if stillness.lasts():
+                    return unnoticed, len(found)
+
+        try:
+            noticed = [still_after(demand) for demand in ("nothing", "thread", "nothing", "fork", "nothing")]
+            program.kill()
+            program.wait()
+            after_its_end = stillness.lasts()
+        finally:
+            for number in started:
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+
+    assert noticed == [(False, 1), (False, 1), (False, 1), (False, 2), (False, 2)]
+    assert not after_its_end
+
+
+def test_only_a_second_look_at_the_same_processes_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = {1: 10, 2: 20}
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: clocks[~(clock >> 3)])
+    stillness = Stillness()
+    sure = [stillness.lasts()]
+    for found in ([1], [1, 2], [1, 2], [1], []):
+        stillness.looked(found)
+        sure.append(stillness.lasts())
+
+    assert sure == [False, False, False, True, False, False]
+
+    stillness.looked([1])
+    stillness.looked([1])
+    before = stillness.lasts()
+    clocks[1] += 1
+
+    assert (before, stillness.lasts()) == (True, False)
+    clocks[1] -= 1
+    assert not stillness.lasts(), "what has run once is looked at again"
+
+
+HEADLESS = """
+import ctypes, os, threading, time
+
+def end_the_first_thread():
+    ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+
+if os.fork() == 0:
+    os.setsid()
+    held = b"x" * 50_000_000
+    threading.Thread(target=time.sleep, args=[600]).start()
+    end_the_first_thread()
+time.sleep(600)
+"""
+"""A program with a child whose first thread ends, while another thread of it goes on."""
+
+
+def has_lost_its_first_thread(number: int) -> bool:
+    with suppress(OSError):
+        state, *rest = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+        return state == "Z" and int(rest[16]) > 1
+    return False
+
+
+async def headless_below(number: int) -> int:
+    """Wait until a process below this one has lost its first thread, and return its number."""
+    while not (found := [each for each in living_below(number) if has_lost_its_first_thread(each)]):  # noqa: ASYNC110 - of other processes we hear nothing
+        await asyncio.sleep(0.01)
+    return found[0]
+
+
+def test_a_process_without_its_first_thread_is_counted_and_ended_like_any_other(boxes: Stage) -> None:
+    async def tried(box: Box) -> tuple[BoxEnd, int, bool]:
+        argv = (boxes.interpreter, "-I", "-S", "-B", "-c", HEADLESS)
+        running = asyncio.ensure_future(boxes.run(box, argv))
+        number = await headless_below(box.first_process)
+        memory = memory_of([number])
+        await box.ask_to_end()
+        end, _ = await running
+        await box.close()
+        is_there = has_lost_its_first_thread(number)
+        if is_there:
+            os.kill(number, signal.SIGKILL)
+        return end, memory, is_there
+
+    end, memory, is_there = boxes.in_box(tried)
+
+    assert (end.signal, end.left, is_there) == ("TERM", 1, False)
+    assert memory >= 50_000_000
 
 
 def test_many_boxes_are_open_at_once_and_none_sees_another(boxes: Stage) -> None:

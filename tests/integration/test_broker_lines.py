@@ -4,6 +4,8 @@ import asyncio
 import json
 import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -399,6 +401,79 @@ async def test_a_provider_that_stalls_in_its_head_or_in_its_body_is_left() -> No
     assert said.startswith(b"HTTP/1.1 200 OK")
     assert not said.endswith(b"0\r\n\r\n")
     assert (ledger.successes, ledger.first_error) == (0, "an answer broke off: TimeoutError")
+
+
+@asynccontextmanager
+async def dripping_provider(answer: bytes, turns: asyncio.Semaphore) -> AsyncIterator[str]:
+    """Serve a provider that sends its answer byte by byte, one for each turn."""
+    serving: list[asyncio.Task[Any] | None] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.current_task())
+        try:
+            await reader.readuntil(b"}")
+            for place in range(len(answer)):
+                await turns.acquire()
+                writer.write(answer[place : place + 1])
+                await writer.drain()
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        tasks = [task for task in serving if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks)
+
+
+async def test_a_provider_that_sends_its_head_byte_by_byte_has_one_time_for_all_of_it() -> None:
+    turns = asyncio.Semaphore(0)
+
+    async def give_turns() -> None:
+        while True:
+            turns.release()
+            await asyncio.sleep(0.05)
+
+    async with dripping_provider(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 10_000, turns) as url:
+        giving = asyncio.ensure_future(give_turns())
+        async with open_line(rules(url), Surroundings(upstream=UpstreamTimes(head=0.3))) as agent:
+            reply = await agent.post(MESSAGES, ASKED)
+        giving.cancel()
+
+    assert "no answer within 0.3 s" in reply.refusal
+
+
+async def test_an_answer_that_drips_is_passed_on_byte_by_byte_and_counted_when_the_agent_is_ended() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+    start = b'data: {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 7}}}\n\n'
+    turns = asyncio.Semaphore(len(head))
+    async with (
+        dripping_provider(head + start + b"data: ", turns) as url,
+        open_line(rules(url)) as agent,
+        asyncio.timeout(HANG_SECONDS),
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", agent.port)
+        writer.write(HEAD + b"Content-Length: 13\r\n\r\n" + b'{"model":"m"}')
+        await reader.readuntil(b"\r\n\r\n")
+        passed_on = b""
+        for place, byte in enumerate(start):
+            turns.release()
+            if byte == ord(KEY[0]):
+                continue  # it may be the beginning of the key, and is passed on with the next one
+            size = int(await reader.readuntil(b"\r\n"), 16)
+            passed_on += (await reader.readexactly(size + 2))[:size]
+            assert passed_on == start[: place + 1]
+        ledger = await agent.line.close()
+        writer.close()
+
+    assert (ledger.successes, ledger.unmetered, ledger.input_tokens) == (1, 1, 7)
+    assert ledger.provider_wait_ms == 0
 
 
 async def test_an_answer_that_breaks_off_is_broken_off_for_the_agent_and_its_count_is_a_least_one() -> None:

@@ -1,6 +1,7 @@
 """Whatever an agent leaves in its workspace is collected as data: bounded, and never through a link."""
 
 import json
+import mmap
 import os
 import shutil
 import socket
@@ -296,6 +297,63 @@ def test_a_large_file_that_the_agent_got_is_compared_by_its_bytes(work: Path) ->
     assert other.files == {"large": None}
     assert other.other == {"large": {"kind": "too_large", "size": len(large)}}
     assert b"Binary files a/large and b/large differ\n" in other.patch
+
+
+# Changes that leave little or nothing in the status of a file.
+
+
+def write_and_restore_times(work: Path) -> None:
+    status = os.stat(work / "a.txt")
+    with open(work / "a.txt", "r+b") as file:
+        file.write(b"ONE")
+    os.utime(work / "a.txt", ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def write_through_memory(work: Path) -> None:
+    """Read first: then the kernel of a tmpfs notices no write, and changes none of the times."""
+    with open(work / "a.txt", "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        assert mapped[:3] == b"one"
+        mapped[:3] = b"ONE"
+
+
+def write_through_another_name(work: Path) -> None:
+    os.link(work / "a.txt", work / "again")
+    write_and_restore_times(work)
+    (work / "again").unlink()
+
+
+def swap_for_another_inode(work: Path) -> None:
+    (work / "twin.txt").write_bytes(b"ONE\ntwo\n")
+    os.link(work / "twin.txt", work / "link")
+    (work / "twin.txt").replace(work / "a.txt")
+    (work / "link").unlink()
+
+
+QUIET_CHANGES = [
+    write_and_restore_times,
+    write_through_memory,
+    write_through_another_name,
+    swap_for_another_inode,
+]
+
+
+@pytest.mark.parametrize("change", QUIET_CHANGES)
+def test_a_change_that_its_size_and_times_do_not_show_is_found(
+    work: Path, change: Callable[[Path], None]
+) -> None:
+    change(work)
+
+    assert collected(work).files == {"a.txt": "ONE\ntwo\n"}
+
+
+def test_two_files_of_one_size_that_took_the_place_of_each_other_are_both_changed(work: Path) -> None:
+    before = {**BEFORE, "b.txt": (b"ONE\nTWO\n", False)}
+    (work / "b.txt").write_bytes(before["b.txt"][0])
+    os.link(work / "a.txt", work / "kept")
+    (work / "b.txt").replace(work / "a.txt")
+    (work / "kept").replace(work / "b.txt")
+
+    assert collected(work, before).files == {"a.txt": "ONE\nTWO\n", "b.txt": "one\ntwo\n"}
 
 
 def test_time_that_is_over_is_told_and_nothing_passes_for_unchanged(work: Path) -> None:

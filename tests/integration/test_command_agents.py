@@ -10,7 +10,7 @@ import pytest
 from tests.support.agent_desk import FIXING, RIGHT, AgentDesk, agent_desk
 from tests.support.benches import TASK_CLASS
 from tests.support.commands import call, environment, eval_argv
-from tests.support.sampling import one_worker
+from tests.support.sampling import one_worker, sampled
 
 pytestmark = one_worker(__name__)
 
@@ -210,6 +210,49 @@ def test_an_agent_that_is_changed_during_the_run_is_not_evidence(desk: AgentDesk
 
     assert done.returncode == 3, done.stdout
     assert "has changed since the run was started" in done.stdout
+
+
+REPLACER = """\
+import os, subprocess, sys, time
+how, *command = sys.argv[1:]
+records = ".codegenie/eval/runs"
+before = len(os.listdir(records)) if os.path.isdir(records) else 0
+run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+deadline = time.monotonic() + 120
+while time.monotonic() < deadline and not (os.path.isdir(records) and len(os.listdir(records)) > before):
+    time.sleep(0.02)
+os.rename("kit", "kit before")
+if how == "another directory":
+    os.mkdir("kit", 0o755)
+    open("kit/go", "w").close()
+if how == "a link to the bench":
+    os.symlink(os.path.abspath("bench"), "kit")
+open("kit before/go", "w").close()
+sys.stdout.write(run.communicate()[0])
+sys.exit(run.returncode)
+"""
+"""Calls a command, and replaces the directory that its boxes show as soon as the start is recorded."""
+
+REPLACED_BY = ("another directory", "a link to the bench", "nothing")
+
+
+@pytest.mark.parametrize("what", sampled(REPLACED_BY, REPLACED_BY[0].__eq__))
+def test_a_directory_that_is_replaced_during_the_run_ends_it_as_changed(what: str) -> None:
+    with agent_desk() as desk:
+        kit = desk.directory / "kit"
+        kit.mkdir(mode=0o755)
+        # It ends only after the replacement, whichever of the two directories its box shows.
+        desk.script(f"while ! [ -e {kit}/go ]; do sleep 0.02; done\n{FIXING}", "waits.sh")
+        (desk.directory / "waits.toml").write_text(
+            'schema = 1\nname = "waits"\ncommand = ["/agent/waits.sh"]\nfiles = ["waits.sh"]\n'
+            f'readable = ["{kit}"]\n'
+        )
+        (desk.directory / "replace.py").write_text(REPLACER)
+        argv = eval_argv("run", TASK_CLASS, "--sut", "waits.toml", "--quiet", "--no-cache")
+        done = call([sys.executable, "replace.py", what, *argv], desk.directory, environment())
+
+    assert done.returncode == 3, done.stdout
+    assert f"{kit} is not the directory that it was" in done.stdout
 
 
 def test_the_agent_sees_neither_the_bench_nor_the_log_nor_the_repository(desk: AgentDesk) -> None:

@@ -96,6 +96,20 @@ def test_of_two_lines_on_one_trial_the_first_counts(place: Place) -> None:
     assert dict(place.resume().report.per_case)["passed"].score == 0.75
 
 
+def test_ten_thousand_attempts_are_resumed_and_those_that_were_not_void_stand_in_the_record(
+    place: Place,
+) -> None:
+    asked = {"kind": "asked", "case_id": "sloppy", "trial": 0}
+    void = {"kind": "void", "case_id": "sloppy", "trial": 0, "cause": "the box could not be made"}
+    place.write([*place.values(), *[asked, void, asked] * 5_000])
+    place.resume()
+    trials = {trial["case_id"]: trial for trial in read_records(place.log)[-1]["body"]["trials"]}
+
+    assert (place.kinds(), place.asked) == (RESUMED, ["sloppy"])
+    assert trials["sloppy"]["interrupted"] == 5_000
+    assert "interrupted" not in trials["passed"]
+
+
 @pytest.mark.parametrize("number", range(7))
 def test_a_flipped_bit_costs_the_end_or_the_journal_but_never_a_number(place: Place, number: int) -> None:
     lines = place.lines()

@@ -129,6 +129,7 @@ def test_every_attempt_stands_in_the_account_and_its_cost_counts() -> None:
 MISSED = {
     "a refused key": (Ledger(requests=1, statuses={401: 1}), "refused the key (401)", True),
     "a provider that is away": (Ledger(requests=1, unreachable=1, first_error="refused"), "(refused)", True),
+    "an answer that never began": (Ledger(requests=1), "(its answer had not begun when the", False),
     "a page of a hotel network": (Ledger(requests=1, statuses={200: 1}), "(status 200)", False),
     "requests that the broker refuses": (Ledger(refused=3, first_refusal="broker: no"), "broker: no", False),
     "no request at all": (Ledger(), "sent no request", False),

@@ -12,7 +12,7 @@ from codegenie.eval.collection.records import Collected, original_of
 from codegenie.eval.decoding import decode_json
 from codegenie.eval.limits import LIMITS, MIB
 from codegenie.eval.system.child_files import stream_file
-from codegenie.eval.system.packed_tree import Packer, files_of
+from codegenie.eval.system.packed_tree import Packer, content_of, files_of, paths_of
 
 WORDS = {"exit_code": 0, "stdout_tail": "done"}
 LINK = {"kind": "symlink", "target": "/"}
@@ -115,6 +115,10 @@ def test_the_original_files_are_read_from_a_parcel() -> None:
         packer.file("empty", 0, [])
         packer.close()
         files = list(files_of(descriptor))
+        contents = [content_of(descriptor, path) for path in ("d/run", "empty", "d", "run")]
+        paths = paths_of(descriptor)
 
     assert files == [("d/run", b"abc", True), ("empty", b"", False)]
+    assert paths == ["d/run", "empty"]
+    assert contents == [b"abc", b"", None, None]
     assert original_of(files)["d/run"].executable

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -123,8 +123,9 @@ class Box:
                 await self._clean_up()
         finally:
             self._channel.close()
-            for descriptor in (self._process, *self._descriptors):
-                os.close(descriptor)
+            os.close(self._process)
+            # In a thread: with its last descriptor the kernel frees the workspace, and other agents go on.
+            await asyncio.shield(asyncio.to_thread(_close_all, self._descriptors))
 
     async def _execute(self, start: AgentStart) -> None:
         message = protocol.RunInBox(argv=list(start.argv), env=dict(start.environment))
@@ -178,6 +179,11 @@ class Box:
             wall_seconds=answer["wall"],
             ended_over=_CAPS.get(answer["over"]),
         )
+
+
+def _close_all(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _name(number: int) -> str:

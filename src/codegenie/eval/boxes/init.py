@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from codegenie.eval.boxes.rooms import Room
-from codegenie.eval.boxes.watching import descendants, is_larger, memory_of, used
+from codegenie.eval.boxes.watching import Stillness, descendants, is_larger, memory_of, used
 from codegenie.eval.isolation.confinement import syscalls
 from codegenie.eval.isolation.confinement.zygote import told
 from codegenie.eval.system import protocol
@@ -38,6 +38,8 @@ class Init:
         self._control = control
         self._room = room
         self._wanted: dict[str, Any] = {}
+        self._stillness = Stillness()
+        self._is_walked = False
         self._wake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -174,14 +176,20 @@ class Init:
     def _over(self, looks: int) -> str | None:
         if not self._room.is_watched:
             return None
-        limits = self._wanted["limits"]
-        memory = memory_of(descendants(os.getpid())) + used(self._room.mounts)
-        if memory > limits["memory_total_bytes"]:
-            return "memory"
-        walked = self._room.walked if looks % _WALK_EVERY == 0 else ()
-        most_bytes, most_entries = self._wanted["room"]
-        if any(is_larger(directory, most_bytes, most_entries) for directory in walked):
-            return "workspace"
+        is_still = self._stillness.lasts()
+        if not is_still:
+            processes = descendants(os.getpid())
+            memory = memory_of(processes) + used(self._room.mounts)
+            if memory > self._wanted["limits"]["memory_total_bytes"]:
+                return "memory"
+            self._stillness.looked(processes)
+        self._is_walked = self._is_walked and is_still
+        if looks % _WALK_EVERY == 0 and not self._is_walked:
+            most_bytes, most_entries = self._wanted["room"]
+            if any(is_larger(directory, most_bytes, most_entries) for directory in self._room.walked):
+                return "workspace"
+            # What was written before the walk is known; nothing is written before something runs again.
+            self._is_walked = is_still
         return None
 
     def _reap(self, leader: int) -> int | None:

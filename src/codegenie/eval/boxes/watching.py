@@ -6,14 +6,16 @@ a directory on disk, its size.
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 # Of /proc/PID/stat after the name.
-_STATE, _PARENT = 0, 1
+_STATE, _PARENT, _THREADS = 0, 1, 17
 _MEMORY_FIELDS = (b"RssAnon:", b"RssShmem:")
 _MEMORY_FILE = "/memfd:"
 _BLOCK = 512
+_CLOCK_OF_ALL_THREADS = 2
 _DEEPEST = 256
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -66,7 +68,52 @@ def _found_by_parents(top: int) -> list[int]:
 
 
 def _is_alive(fields: list[str]) -> bool:
-    return len(fields) > _PARENT and fields[_STATE] not in {"Z", "X"}
+    """Say whether anything of a process can still run: its first thread may have ended before the others."""
+    if len(fields) <= _THREADS:
+        return False
+    return fields[_STATE] not in {"Z", "X"} or int(fields[_THREADS]) > 1
+
+
+class Stillness:
+    """Knows whether anything in a box has run since its processes were looked at.
+
+    Only what runs can take memory or room, or start another process. A sleeping agent is looked at by one
+    call of the kernel for each of its processes: full looks at hundreds of them would take a tenth of a core.
+    """
+
+    def __init__(self) -> None:
+        self._clocks: dict[int, int | None] = {}
+        self._is_sure = False
+
+    def looked(self, numbers: Sequence[int]) -> None:
+        """Take note of the processes that a full look has found.
+
+        The first look reads their clocks. A process that was started before, and was not found yet, is found
+        by the second. So only a second look with the same processes, whose clocks stand still, is sure.
+        """
+        self._is_sure = bool(numbers) and self._clocks.keys() == set(numbers) and self._clocks_stand_still()
+        if not self._is_sure:
+            self._clocks = {number: _processor_time(number) for number in numbers}
+
+    def lasts(self) -> bool:
+        """Say whether nothing has run since the last look that was sure."""
+        self._is_sure = self._is_sure and self._clocks_stand_still()
+        return self._is_sure
+
+    def _clocks_stand_still(self) -> bool:
+        return all(
+            before is not None and _processor_time(number) == before
+            for number, before in self._clocks.items()
+        )
+
+
+def _processor_time(number: int) -> int | None:
+    """Return the time that all threads of a process have run, ended ones included; None if it has ended."""
+    try:
+        # The clock of another process, as clock_getcpuclockid(3) names it.
+        return time.clock_gettime_ns(~number << 3 | _CLOCK_OF_ALL_THREADS)
+    except OSError:
+        return None
 
 
 def memory_of(numbers: Sequence[int]) -> int:
@@ -77,9 +124,21 @@ def memory_of(numbers: Sequence[int]) -> int:
     files: dict[tuple[int, int], int] = {}
     total = 0
     for number in numbers:
-        total += _resident(number)
-        files |= _files_in_memory(number)
+        for place in _parts(number):
+            resident = _resident(place)
+            if resident is not None:
+                total += resident
+                files |= _files_in_memory(place)
+                break
     return total + sum(files.values())
+
+
+def _parts(number: int) -> Iterator[str]:
+    """Yield where /proc describes a process: its first thread, which may have ended, and the others."""
+    yield f"/proc/{number}"
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{number}/task"):
+            yield f"/proc/{number}/task/{thread}"
 
 
 def used(mounts: Sequence[str]) -> int:
@@ -158,22 +217,22 @@ def _fields(number: int) -> list[str]:
     return []
 
 
-def _resident(number: int) -> int:
-    total = 0
+def _resident(place: str) -> int | None:
+    """Return the bytes that a process has in memory; None if this thread of it has ended."""
+    lines: list[bytes] = []
     with suppress(OSError):
-        for line in _read(f"/proc/{number}/status").splitlines():
-            if line.startswith(_MEMORY_FIELDS):
-                total += int(line.split()[1]) * 1024
-    return total
+        lines = _read(f"{place}/status").splitlines()
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith(_MEMORY_FIELDS)]
+    return sum(found) if found else None
 
 
-def _files_in_memory(number: int) -> dict[tuple[int, int], int]:
+def _files_in_memory(place: str) -> dict[tuple[int, int], int]:
     """Return the anonymous files that a process has open, with their sizes."""
     names: list[str] = []
     with suppress(OSError):
-        names = os.listdir(f"/proc/{number}/fd")
+        names = os.listdir(f"{place}/fd")
     found = {}
-    for path in (f"/proc/{number}/fd/{name}" for name in names):
+    for path in (f"{place}/fd/{name}" for name in names):
         with suppress(OSError):
             if os.readlink(path).startswith(_MEMORY_FILE):
                 there = os.stat(path)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 from blake3 import blake3
 
@@ -19,9 +20,10 @@ from codegenie.eval.collection.entries import (
     kind_of,
     link_target,
     names_in,
+    open_file,
     open_folder,
     open_workspace,
-    opened_file,
+    status_of,
 )
 from codegenie.eval.collection.gathering import Gathering
 from codegenie.eval.collection.names import is_long, is_odd
@@ -37,7 +39,8 @@ def collect(workspace: int, original: Original, options: CollectOptions | None =
     `original` has the files that were there at the beginning.
     """
     options = options or CollectOptions()
-    known = {path: file for path, file in original.items() if not _is_excluded(_top(path), options)}
+    excluded = {top for top in set(map(_top, original)) if _is_excluded(top, options)}
+    known = {path: file for path, file in original.items() if _top(path) not in excluded}
     gathering = Gathering(known, options)
     try:
         root = open_workspace(workspace)
@@ -85,6 +88,15 @@ class _Folder:
     descriptor: int
     prefix: str
     names: Iterator[str]
+    may_be_folders: set[str]
+
+
+class _Found(NamedTuple):
+    """An entry that was a regular file when it was examined."""
+
+    folder: int
+    name: str
+    status: os.stat_result
 
 
 class _Collection:
@@ -93,7 +105,8 @@ class _Collection:
     def __init__(self, root: int, original: Original, options: CollectOptions, to: Gathering) -> None:
         self._root = root
         self._original = original
-        self._folders = {folder for path in original for folder in _folders_above(path)}
+        parents = {path.rpartition("/")[0] for path in original}
+        self._folders = {folder for parent in parents for folder in _folders_above(f"{parent}/")}
         self._options = options
         self._limits = options.limits
         self._to = to
@@ -118,14 +131,15 @@ class _Collection:
         folder, _, name = path.rpartition("/")
         try:
             descriptor = chain.folder(folder)
-            kind = None if descriptor is None else kind_of(descriptor, name)
+            status = None if descriptor is None else status_of(descriptor, name)
         except OSError:
             self._to.withheld(path, {"kind": "unreadable"})
             return
-        if descriptor is None or kind is None or kind == "folder":
+        kind = "nothing" if status is None else kind_of(status)
+        if descriptor is None or status is None or kind == "folder":
             self._to.gone(path)
         elif kind == "file":
-            self._read(descriptor, name, path)
+            self._read(_Found(descriptor, name, status), path)
         else:
             self._to.replaced(path, _typed(descriptor, name, kind))
 
@@ -150,33 +164,37 @@ class _Collection:
 
     def _enter(self, stack: list[_Folder], descriptor: int, prefix: str) -> None:
         try:
-            names, more = names_in(descriptor, self._to.entries_left)
+            listing = names_in(descriptor, self._to.entries_left)
         except OSError:
             os.close(descriptor)
             self._to.name(prefix[:-1] or ".", {"kind": "unreadable"})
             return
-        self._to.entries_left -= len(names)
-        if more:
+        self._to.entries_left -= len(listing.names)
+        if listing.has_more:
             self._to.name(prefix[:-1] or ".", {"kind": "over_total"})
-        stack.append(_Folder(descriptor, prefix, iter(names)))
+        stack.append(_Folder(descriptor, prefix, iter(listing.names), listing.folders))
 
     def _visit(self, stack: list[_Folder], name: str) -> None:
         folder = stack[-1]
         path = folder.prefix + name
+        # A file that the agent got was looked up before.
+        if path in self._original and name not in folder.may_be_folders:
+            return
         if not folder.prefix and _is_excluded(name, self._options):
             return
         try:
-            kind = kind_of(folder.descriptor, name)
+            status = status_of(folder.descriptor, name)
+            kind = None if status is None else kind_of(status)
         except OSError:
-            kind = "unreadable"
+            status, kind = None, "unreadable"
         if kind is None or (path in self._original and kind != "folder"):
             return
         if path not in self._folders and (is_odd(name) or is_long(path)):
             self._to.name(path, {"kind": "odd_name"})
         elif kind == "folder":
             self._descend(stack, name, path)
-        elif kind == "file":
-            self._read(folder.descriptor, name, path)
+        elif status is not None and kind == "file":
+            self._read(_Found(folder.descriptor, name, status), path)
         else:
             self._to.name(path, _typed(folder.descriptor, name, kind))
 
@@ -193,13 +211,16 @@ class _Collection:
 
     # One file.
 
-    def _read(self, folder: int, name: str, path: str) -> None:
+    def _read(self, found: _Found, path: str) -> None:
         """Take a file, unless it is as the agent got it."""
         try:
-            with opened_file(folder, name) as file:
+            file = open_file(*found)
+            try:
                 self._take(file, path)
-        except NotAFile as found:
-            entry = _typed(folder, name, found.kind)
+            finally:
+                os.close(file.descriptor)
+        except NotAFile as other:
+            entry = _typed(found.folder, found.name, other.kind)
             if path in self._original:
                 self._to.replaced(path, entry)
             else:
@@ -218,10 +239,10 @@ class _Collection:
                 self._to.withheld(path, {"kind": "too_large", "size": size}, executable=executable)
             return
         # One byte more than allowed: the file may have grown since.
-        content = _read_up_to(file.descriptor, self._limits.file_bytes + 1)
+        content = _read_up_to(file, self._limits.file_bytes + 1)
         if len(content) > self._limits.file_bytes:
             self._to.withheld(path, {"kind": "too_large", "size": len(content)}, executable=executable)
-        elif original is None or original != OriginalFile.of(content, executable=executable):
+        elif original is None or not original.is_same(content, executable=executable):
             self._to.content(path, content, executable=executable)
 
     def _is_unchanged(self, file: OpenFile, original: OriginalFile) -> bool:
@@ -251,6 +272,8 @@ class _Chain:
 
         Raises OSError if it cannot be opened.
         """
+        if self._open and self._open[-1][0] == path:
+            return self._open[-1][1]
         wanted = _folders_above(f"{path}/") if path else []
         while self._open and self._open[-1][0] not in wanted:
             self._leave()
@@ -260,7 +283,8 @@ class _Chain:
 
     def _below(self, name: str) -> int | None:
         parent = self._open[-1][1] if self._open else self._root
-        if parent is None or kind_of(parent, name) != "folder":
+        status = None if parent is None else status_of(parent, name)
+        if parent is None or status is None or kind_of(status) != "folder":
             return None
         return open_folder(parent, name)
 
@@ -292,9 +316,15 @@ def _typed(folder: int, name: str, kind: str) -> dict[str, str]:
         return {"kind": "unreadable"}
 
 
-def _read_up_to(descriptor: int, most: int) -> bytes:
+def _read_up_to(file: OpenFile, most: int) -> bytes:
+    """Read to the end, or so many bytes."""
     pieces: list[bytes] = []
-    while most and (piece := os.read(descriptor, most)):
-        pieces.append(piece)
-        most -= len(piece)
+    # One byte more than the file has. Python allocates what a read asks for, and a megabyte for each of a
+    # thousand small files would take longer than all the reads.
+    asked = min(most, file.status.st_size + 1)
+    while asked:
+        pieces.append(os.read(file.descriptor, asked))
+        most -= len(pieces[-1])
+        # A read that returns less has met the end of the file.
+        asked = min(most, _CHUNK) if len(pieces[-1]) == asked else 0
     return b"".join(pieces)

@@ -7,8 +7,7 @@ replaced between two calls, the second call looks again at what it got.
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NamedTuple
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,6 +43,8 @@ class NotAFile(Exception):  # noqa: N818 - says what was found instead
 
 def text_of(name: str) -> str:
     """Return a name that the system gave as UTF-8, whatever the locale is. Odd bytes become surrogates."""
+    if name.isascii():
+        return name
     return os.fsencode(name).decode("utf-8", "surrogateescape")
 
 
@@ -52,18 +53,19 @@ def bytes_of(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
 
 
-def kind_of(folder: int, name: str) -> str | None:
-    """Return what an entry is: file, folder, symlink, fifo, socket or device. None if there is none.
+def status_of(folder: int, name: str) -> os.stat_result | None:
+    """Return the status of an entry itself; None if there is none.
 
     Raises OSError if it cannot be examined.
     """
     try:
-        return _kind(os.stat(bytes_of(name), dir_fd=folder, follow_symlinks=False))
+        return os.stat(bytes_of(name), dir_fd=folder, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _kind(status: os.stat_result) -> str:
+def kind_of(status: os.stat_result) -> str:
+    """Return what an entry is: file, folder, symlink, fifo, socket or device."""
     return _KINDS.get(stat.S_IFMT(status.st_mode), "device")
 
 
@@ -72,15 +74,37 @@ def link_target(folder: int, name: str) -> str:
     return os.readlink(bytes_of(name), dir_fd=folder).decode("utf-8", "replace")
 
 
-def names_in(folder: int, most: int) -> tuple[list[str], bool]:
-    """List a folder in order, and say whether it has more than `most` entries; then some are left out."""
+class Listing(NamedTuple):
+    """The names in a folder, in order, and those of them that may be folders themselves."""
+
+    names: list[str]
+    folders: set[str]
+    # Whether there are more names than were asked for.
+    has_more: bool
+
+
+def names_in(folder: int, most: int) -> Listing:
+    """List a folder. If it has more than `most` entries, some are left out."""
     names: list[str] = []
+    folders: set[str] = set()
+    has_more = False
     with os.scandir(folder) as listing:
         for entry in listing:
             if len(names) == most:
-                return sorted(names), True
+                has_more = True
+                break
             names.append(text_of(entry.name))
-    return sorted(names), False
+            if _may_be_folder(entry):
+                folders.add(names[-1])
+    return Listing(sorted(names), folders, has_more)
+
+
+def _may_be_folder(entry: os.DirEntry[str]) -> bool:
+    """Read it from the list itself. Only a file system that does not list kinds is asked for the entry."""
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return True
 
 
 def open_folder(parent: int, name: str) -> int:
@@ -109,21 +133,18 @@ def open_workspace(workspace: int) -> int:
         return open_folder(workspace, ".")
 
 
-@contextmanager
-def opened_file(folder: int, name: str) -> Iterator[OpenFile]:
-    """Give an open regular file. Raises NotAFile if it is something else by now, and OSError."""
-    before = os.stat(bytes_of(name), dir_fd=folder, follow_symlinks=False)
-    if not stat.S_ISREG(before.st_mode):
-        raise NotAFile(_kind(before))
+def open_file(folder: int, name: str, before: os.stat_result) -> OpenFile:
+    """Open a regular file, which had the status `before`; the caller closes it.
+
+    Raises NotAFile if it is something else by now, and OSError.
+    """
     descriptor = _open_plain(folder, name)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise NotAFile(_kind(status))
-        # The mode is that of before: it may have been changed here, so that the file could be opened.
-        yield OpenFile(descriptor, before if _same(before, status) else status)
-    finally:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
+        raise NotAFile(kind_of(status))
+    # The mode is that of before: it may have been changed here, so that the file could be opened.
+    return OpenFile(descriptor, before if _same(before, status) else status)
 
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:

@@ -6,12 +6,11 @@ directory cannot be opened. The time is linear in the size of the files: difflib
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
+from codegenie.eval.collection.hunks import Hunk, difference, lines_of
 from codegenie.eval.collection.names import quoted
 from codegenie.eval.limits import LIMITS
 
-_CONTEXT = 3
 _NO_END = b"\\ No newline at end of file\n"
 
 
@@ -125,23 +124,18 @@ class _Writer:
             yield from self._hunks(old, new)
 
     def _hunks(self, old: list[bytes], new: list[bytes]) -> Iterator[bytes]:
-        """Yield a unified diff. Equal ends are cut first, because they need no comparison."""
-        start, end = _equal_ends(old, new)
-        start, end = max(0, start - _CONTEXT), max(0, end - _CONTEXT)
-        a, b = old[start : len(old) - end], new[start : len(new) - end]
-        lines = len(a) + len(b)
-        if lines > min(self._lines_left, LIMITS.collected.compared_lines):
-            yield _place(start, len(a), len(b))
-            yield from _marked(b"-", a)
-            yield from _marked(b"+", b)
-            return
-        self._lines_left -= lines
-        for group in SequenceMatcher(None, a, b).get_grouped_opcodes(_CONTEXT):
-            (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
-            yield _places((start + a1, start + a2), (start + b1, start + b2))
-            for tag, i1, i2, j1, j2 in group:
-                yield from _marked(b" " if tag == "equal" else b"-", a[i1:i2])
-                yield from _marked(b"+", [] if tag == "equal" else b[j1:j2])
+        """Yield a unified diff. What is too large to be compared is replaced as a whole."""
+        found = difference(old, new)
+        hunks: Iterable[Hunk[bytes]] = [found.as_one_hunk()]
+        if found.size <= min(self._lines_left, LIMITS.collected.compared_lines):
+            self._lines_left -= found.size
+            hunks = found.hunks()
+        for place, lines in hunks:
+            yield f"@@ {place} @@\n".encode()
+            for mark, line in lines:
+                yield mark.encode() + line
+                if not line.endswith(b"\n"):
+                    yield b"\n" + _NO_END
 
 
 def _modes(before: Side | None, after: Side | None) -> Iterator[bytes]:
@@ -159,35 +153,4 @@ def _titled(name: str) -> str:
 
 
 def _lines(side: Side | None) -> list[bytes]:
-    """Split at line feeds only. Each line keeps its line feed."""
-    content = b"" if side is None or side.content is None else side.content
-    *whole, last = content.split(b"\n")
-    return [line + b"\n" for line in whole] + ([last] if last else [])
-
-
-def _equal_ends(old: list[bytes], new: list[bytes]) -> tuple[int, int]:
-    shorter = min(len(old), len(new))
-    start = next((n for n in range(shorter) if old[n] != new[n]), shorter)
-    rest = shorter - start
-    return start, next((n for n in range(rest) if old[-1 - n] != new[-1 - n]), rest)
-
-
-def _place(start: int, old: int, new: int) -> bytes:
-    return _places((start, start + old), (start, start + new))
-
-
-def _places(old: tuple[int, int], new: tuple[int, int]) -> bytes:
-    return f"@@ -{_range(*old)} +{_range(*new)} @@\n".encode()
-
-
-def _range(start: int, stop: int) -> str:
-    length = stop - start
-    first = start + 1 if length else start
-    return str(first) if length == 1 else f"{first},{length}"
-
-
-def _marked(mark: bytes, lines: list[bytes]) -> Iterator[bytes]:
-    for line in lines:
-        yield mark + line
-        if not line.endswith(b"\n"):
-            yield b"\n" + _NO_END
+    return [] if side is None or side.content is None else lines_of(side.content, b"\n")

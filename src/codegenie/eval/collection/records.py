@@ -14,15 +14,25 @@ class OriginalFile:
     """One file as the agent got it. `content` is None if the file is too large to be shown in a patch."""
 
     size: int
-    digest: str
     executable: bool
     content: bytes | None
+    digest_of_large: str = ""
 
     @classmethod
     def of(cls, content: bytes, *, executable: bool) -> "OriginalFile":
         """Describe a file by its content."""
-        kept = content if len(content) <= LIMITS.collected.file_bytes else None
-        return cls(len(content), blake3(content).hexdigest(), executable, kept)
+        if len(content) <= LIMITS.collected.file_bytes:
+            return cls(len(content), executable, content)
+        return cls(len(content), executable, None, blake3(content).hexdigest())
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of the content. Only a changed file is asked for it, so it is computed late."""
+        return self.digest_of_large if self.content is None else blake3(self.content).hexdigest()
+
+    def is_same(self, content: bytes, *, executable: bool) -> bool:
+        """Say whether a file that is small enough to be read whole is as the agent got it."""
+        return self.executable == executable and self.content == content
 
 
 Original: TypeAlias = Mapping[str, OriginalFile]

@@ -5,12 +5,11 @@ An agent may also write its own text under `diff`. The harness has not seen such
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import Any
 
+from codegenie.eval.collection.hunks import difference, lines_of
 from codegenie.eval.limits import LIMITS
 
-_CONTEXT = 3
 _LISTED = 10
 _NO_END = "\\ No newline at end of file"
 
@@ -77,47 +76,18 @@ class _Comparer:
             return
         yield "--- /dev/null" if old is None else f"--- a/{path}"
         yield "+++ /dev/null" if after is None else f"+++ b/{path}"
-        yield from self._hunks(_split(old or ""), _split(after or ""))
+        yield from self._hunks(lines_of(old or "", "\n"), lines_of(after or "", "\n"))
 
     def _hunks(self, old: list[str], new: list[str]) -> Iterator[str]:
-        """Yield a unified diff. Equal ends are skipped: the time grows with the square of the length."""
-        start, end = _equal_ends(old, new)
-        start, end = max(0, start - _CONTEXT), max(0, end - _CONTEXT)
-        a, b = old[start : len(old) - end], new[start : len(new) - end]
-        self._left -= len(a) + len(b)
+        """Yield a unified diff, or only where it would stand if there is too much to compare."""
+        found = difference(old, new)
+        self._left -= found.size
         if self._left < 0:
-            places = f"-{_range(start, start + len(a))} +{_range(start, start + len(b))}"
-            yield f"@@ {places} @@ too much to compare"
+            yield f"@@ {found.place} @@ too much to compare"
             return
-        for group in SequenceMatcher(None, a, b).get_grouped_opcodes(_CONTEXT):
-            (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
-            yield f"@@ -{_range(start + a1, start + a2)} +{_range(start + b1, start + b2)} @@"
-            for tag, i1, i2, j1, j2 in group:
-                yield from _marked(" " if tag == "equal" else "-", a[i1:i2])
-                yield from _marked("+", [] if tag == "equal" else b[j1:j2])
-
-
-def _split(text: str) -> list[str]:
-    """Split at line feeds only, as code editors do. Each line keeps its line feed."""
-    *whole, last = text.split("\n")
-    return [line + "\n" for line in whole] + ([last] if last else [])
-
-
-def _equal_ends(old: list[str], new: list[str]) -> tuple[int, int]:
-    shorter = min(len(old), len(new))
-    start = next((n for n in range(shorter) if old[n] != new[n]), shorter)
-    rest = shorter - start
-    return start, next((n for n in range(rest) if old[-1 - n] != new[-1 - n]), rest)
-
-
-def _range(start: int, stop: int) -> str:
-    length = stop - start
-    first = start + 1 if length else start
-    return str(first) if length == 1 else f"{first},{length}"
-
-
-def _marked(mark: str, lines: list[str]) -> Iterator[str]:
-    for line in lines:
-        yield mark + line.removesuffix("\n")
-        if not line.endswith("\n"):
-            yield _NO_END
+        for place, lines in found.hunks():
+            yield f"@@ {place} @@"
+            for mark, line in lines:
+                yield mark + line.removesuffix("\n")
+                if not line.endswith("\n"):
+                    yield _NO_END

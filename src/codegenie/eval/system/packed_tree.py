@@ -104,30 +104,45 @@ def measure(descriptor: int) -> tuple[int, int]:
 def unpack(descriptor: int) -> None:
     """Write the files of a packed tree into the working directory."""
     with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as parcel:
-        at = _HEAD.size
-        while at < len(parcel):
-            length, size, kind = _ENTRY.unpack_from(parcel, at)
-            at += _ENTRY.size
-            name = bytes(parcel[at : at + length])
-            at += length
+        for name, at, size, kind in _entries(parcel):
             if kind == _DIRECTORY:
                 os.mkdir(name, 0o700)
             else:
                 _write_file(name, parcel[at : at + size], _MODES[kind])
-                at += size
 
 
 def files_of(descriptor: int) -> Iterator[tuple[str, bytes, bool]]:
     """Yield the files of a packed tree: path, content, and whether it can be executed."""
-    at, end = _HEAD.size, os.fstat(descriptor).st_size
+    with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as parcel:
+        for name, at, size, kind in _entries(parcel):
+            if kind != _DIRECTORY:
+                yield os.fsdecode(name), parcel[at : at + size], kind == _PROGRAM
+
+
+def paths_of(descriptor: int) -> list[str]:
+    """Return the paths of the files of a packed tree. Nothing of their content is read."""
+    with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as parcel:
+        return [os.fsdecode(name) for name, _, _, kind in _entries(parcel) if kind != _DIRECTORY]
+
+
+def content_of(descriptor: int, path: str) -> bytes | None:
+    """Return the content of one file of a packed tree; None if there is no such file."""
+    wanted = os.fsencode(path)
+    with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as parcel:
+        for name, at, size, kind in _entries(parcel):
+            if name == wanted and kind != _DIRECTORY:
+                return parcel[at : at + size]
+    return None
+
+
+def _entries(parcel: mmap.mmap | memoryview) -> Iterator[tuple[bytes, int, int, int]]:
+    """Yield the entries of a packed tree: path, where its content begins, the size of it, and the kind."""
+    at, end = _HEAD.size, len(parcel)
     while at < end:
-        length, size, kind = _ENTRY.unpack(os.pread(descriptor, _ENTRY.size, at))
-        at += _ENTRY.size
-        path = os.fsdecode(os.pread(descriptor, length, at))
-        at += length
-        if kind != _DIRECTORY:
-            yield path, os.pread(descriptor, size, at), kind == _PROGRAM
-        at += size
+        length, size, kind = _ENTRY.unpack_from(parcel, at)
+        begin = at + _ENTRY.size + length
+        yield bytes(parcel[begin - length : begin]), begin, size, kind
+        at = begin + size
 
 
 def _write_file(name: bytes, content: memoryview, mode: int) -> None:

@@ -28,7 +28,7 @@ from codegenie.eval.suts.boxed.account import Spent, cost_of, spent
 from codegenie.eval.suts.boxed.home import read_home_file, write_home
 from codegenie.eval.suts.boxed.streams import Capture, drained_pipe
 from codegenie.eval.system.child_files import stream_file
-from codegenie.eval.system.packed_tree import files_of
+from codegenie.eval.system.packed_tree import content_of, files_of, paths_of
 
 _LOOK_SECONDS = 1.0
 
@@ -118,9 +118,9 @@ class Attempt:
             case.case_id,
             case.task_class,
             case.trial,
-            tuple(path for path, _, _ in files_of(parcel)),
+            tuple(paths_of(parcel)),
             # Read from the parcel each time: hundreds of agents may work at once, and each case may be large.
-            lambda name: next((content for path, content, _ in files_of(parcel) if path == name), None),
+            lambda name: content_of(parcel, name),
         )
         async with AsyncExitStack() as held:
             if self._broker is not None and box.listener is not None:

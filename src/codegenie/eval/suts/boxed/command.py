@@ -9,7 +9,7 @@ from itertools import islice
 from codegenie.eval.boxes.proof import strongest_proved
 from codegenie.eval.broker.client import Broker
 from codegenie.eval.broker.records import Ledger
-from codegenie.eval.errors import ModelNotReached, SutChanged
+from codegenie.eval.errors import ModelNotReached, SutChanged, SutSpecInvalid
 from codegenie.eval.isolation import hiding
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutBoundary, SutIdentity
@@ -95,11 +95,16 @@ class CommandSut(BoxedRunner):
         seconds = min(seconds, self._request.spec.limits.seconds)
         attempts: list[Attempted] = []
         while len(attempts) < LIMITS.attempts:
+            self._found.check_directories()
             attempt = self._working[case] = Attempt(self._found.setup, self._boxes, self._broker)
             try:
                 attempts.append(await attempt.run(case, seconds, parcel))
             except asyncio.CancelledError:
                 self._cancelled[case] = attempt.made
+                raise
+            except SutSpecInvalid:
+                # What could be shown before the first case cannot be shown any more.
+                self._found.check_directories()
                 raise
             finally:
                 del self._working[case]
@@ -156,6 +161,7 @@ class CommandSut(BoxedRunner):
 
     async def settle(self) -> None:
         """Check, after the last case, that the agent is still what it was. Raises SutChanged."""
+        self._found.check_directories()
         version = await version_of(self._boxes, self._found, self._redactor)
         if identity_of(self._request, self._found, version) != self.identity:
             raise SutChanged(

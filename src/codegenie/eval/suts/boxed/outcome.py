@@ -57,7 +57,8 @@ def _first(ledger: Ledger) -> str:
     if ledger.first_error:
         return ledger.first_error
     statuses = ", ".join(str(status) for status in sorted(ledger.statuses))
-    return f"status {statuses}" if statuses else "no connection"
+    # Every other end of a request leaves a status or an error.
+    return f"status {statuses}" if statuses else "its answer had not begun when the agent ended"
 
 
 def outcome(

@@ -1,14 +1,15 @@
 """Looks an agent up before the first case: its program, what its box shows, its version and its name."""
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from codegenie.eval.boxes.launching import Boxes
 from codegenie.eval.boxes.request import AgentStart, BoxLimits, BoxRequest, BoxView
 from codegenie.eval.broker.records import BrokerRules
-from codegenie.eval.errors import BoxFailed, ExecFailed, SutSpecInvalid
+from codegenie.eval.errors import BoxFailed, ExecFailed, SutChanged, SutSpecInvalid
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutIdentity, SutNetwork
 from codegenie.eval.sanitising import Redactor
@@ -44,6 +45,30 @@ class Found:
     setup: AgentSetup
     needs: Needs
     files_digest: str
+    # The directories that its boxes show, as device and number of each.
+    directories: Mapping[str, tuple[int, int]]
+
+    def check_directories(self) -> None:
+        """Raise SutChanged if a directory that the boxes show was replaced: then two agents are measured."""
+        now = _directories(self.directories)
+        replaced = next((path for path, which in self.directories.items() if now.get(path) != which), None)
+        if replaced is not None:
+            raise SutChanged(
+                f"{replaced} is not the directory that it was when the run was started",
+                where="readable",
+                hint="start the run again, and do not update the agent during the run",
+            )
+
+
+def _directories(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return which directory is at each path now. What is not a directory, or a link to one, is left out."""
+    found = {}
+    for path in paths:
+        with suppress(OSError):
+            status = os.stat(path, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                found[path] = (status.st_dev, status.st_ino)
+    return found
 
 
 @contextmanager
@@ -88,7 +113,7 @@ def looked_up(request: AgentRequest, host: Mapping[str, str]) -> Iterator[Found]
             handed_over=handed_over_files(spec, home),
             host=host,
         )
-        yield Found(setup, needs, files.digest)
+        yield Found(setup, needs, files.digest, _directories(shown))
 
 
 def network_of(request: AgentRequest) -> SutNetwork:
