@@ -100,6 +100,11 @@ VALUES = [
     _run_with(
         "a variable that is not there", "--sut python:json:loads --sut-env NO_SUCH_ONE", NO_SUT, "NO_SUCH_ONE"
     ),
+    _run_with("an empty --record", ("--record", ""), SETTINGS, "'--record': is empty"),
+    _run_with("a replay of nothing", "--sut replay:", NO_SUT, "'replay:' is not a system under test"),
+    _run_with("a replay of a directory that is not there", "--sut replay:gone", NO_SUT, "cannot be opened"),
+    _run_with("a replay of a bench", "--sut replay:bench", NO_SUT, "there is no recording"),
+    _run_with("a version of a replay", "--sut replay:gone --sut-version 2", NO_SUT, "--sut-version"),
     _run_with("no case of this name", "--cases gone*", "NoCaseMatches", "matches 'gone*'"),
     _run_with("an empty glob", ("--cases", ""), "NoCaseMatches", "matches ''"),
     _run_with(

@@ -36,6 +36,8 @@ TAKEN: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "first record": ("log/started", lambda record: record.index == 0),
     "second record": ("log/finished", lambda record: record.index == 1),
     "record": ("log/exam", lambda record: record.index == 6),
+    "index of a recording": ("log/recording", lambda read: read[0].outputs.keys() == {"one/0"}),
+    "recorded trial": ("log/recorded-trial", lambda trial: trial.fault is None and trial.cost_usd == 0.25),
     "head": ("log/head", lambda link: link.count == 7),
     "journal": ("log/journal", lambda lines: len(lines) == 2 and lines[0].value["run_id"] == "run-1"),
 }

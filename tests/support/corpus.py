@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from blake3 import blake3
 
 from codegenie.eval.bench.grammar.case_file import CaseHead, inspect_case
 from codegenie.eval.bench.grammar.python_files import (
@@ -39,6 +40,7 @@ from codegenie.eval.log.chain import ChainVerifier, decode_head, decode_record
 from codegenie.eval.log.journal import _lines as journal_lines
 from codegenie.eval.log.records import record_pieces
 from codegenie.eval.ports import RubricRun, SutAnswer
+from codegenie.eval.recordings.records import RecordedTrial, index_bytes, read_index, read_trial
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.suts.agent_output import StatedUsage
 from codegenie.eval.suts.agent_spec.reading import PRESETS, decoded_spec, preset
@@ -186,6 +188,11 @@ READERS: Mapping[str, Reader] = {
     "first record": Reader(lambda raw: ChainVerifier().check("00000000.json", raw), _spelled_once),
     "second record": Reader(_second_record, _spelled_once),
     "record": Reader(lambda raw: decode_record("00000000.json", raw), _spelled_once),
+    "index of a recording": Reader(read_index, lambda raw, read: index_bytes(read[0]) == raw),
+    "recorded trial": Reader(
+        lambda raw: read_trial(raw, blake3(raw).hexdigest()),
+        lambda _, trial: RecordedTrial.model_validate_json(spelled(trial)) == trial,
+    ),
     "head": Reader(decode_head, lambda raw, link: link.encode() == raw),
     "journal": Reader(lambda raw: list(journal_lines(raw)), _journal_law),
 }

@@ -24,6 +24,7 @@ from codegenie.eval.models import (
     IsolationClass,
     Selection,
     Severity,
+    SutIdentity,
 )
 from codegenie.eval.reporting.verdict_text import render_verdict
 from codegenie.eval.suts.identity import identity_digest
@@ -43,6 +44,7 @@ from tests.support.gate import (
     started,
 )
 
+REPLAY = f"replay:{'1' * 16} of command:./agent.sh"
 DAY = dt.timedelta(days=1)
 NAN = float("nan")
 
@@ -110,6 +112,14 @@ AGAINST: dict[str, tuple[Callable[[], Evidence], set[str]]] = {
         {"partial", "bench_changed"},
     ),
     "it was an agent of the harness": (lambda: evidence(good(sut_boundary="harness")), {"no_agent"}),
+    "it was a replay": (
+        lambda: evidence(good(sut_boundary="harness", sut=SutIdentity(spec=REPLAY))),
+        {"no_agent"},
+    ),
+    "it was a replay that claims the box of its original": (
+        lambda: evidence(good(sut_boundary="namespace", sut=SutIdentity(spec=REPLAY))),
+        {"no_agent"},
+    ),
     "a run was given up": (lambda: evidence(good(), abandoned_runs=("gone",)), {"abandoned_run"}),
     "a case was not measured": (incomplete, {"incomplete"}),
     "the agent ran in our process": (lambda: evidence(good(sut_boundary="in-process")), {"in_process"}),

@@ -214,9 +214,16 @@ class RunOptions(Record):
     # None: nothing is reused. `fresh`: the run stores its results but reuses none from the store.
     cache_dir: Path | None = None
     fresh: bool = False
+    # Where the outputs of the run are recorded for a replay. None: nowhere.
+    record_dir: Path | None = None
     policy_digest: Digest | None = None
     # Said aloud: `subprocess` lets code of an agent run without confinement.
     sut_isolation: Literal["auto", "namespace", "landlock", "subprocess"] = "auto"
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the run may go on with one that died."""
+        return self.cache_dir is not None and not self.fresh
 
 
 class RunPlan(Record):

@@ -27,6 +27,7 @@ from codegenie.eval.isolation.rubric_runner import rubric_runner
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.log.artifacts import ArtifactStore, RunArtifacts
 from codegenie.eval.log.open_run import RecordedRun, RunRecord, begin_run
+from codegenie.eval.log.recorder import Recorder, recorder_of
 from codegenie.eval.log.records import RunStarted
 from codegenie.eval.models import (
     BenchRunReport,
@@ -170,7 +171,7 @@ class Runner:
         """
         # Resolved only once: if a link is changed during the run, the finish must not go to another log.
         place = resolved(Path(out_dir or DEFAULT_OUT_DIR)).absolute()
-        for kept in (place, None if options is None else options.cache_dir):
+        for kept in (place, *(() if options is None else (options.cache_dir, options.record_dir))):
             _check_outside_benches(kept)
         task_class = load_task_class(task_class_name, bench_root=bench_root)
         wanted = CaseSelection.by(case_filter)
@@ -222,7 +223,10 @@ class Runner:
                 raise NotMeasured(f"the run was ended before its first case: {stop.reason}")
             store = held.enter_context(closing(CaseSnapshots(plan.task_class, directory)))
             executor = await held.enter_async_context(executor_of(plan, rubrics.isolation_class, store))
-            return await self._recorded(RunParts(plan, sut, rubrics, stop, executor), store)
+            run = RunParts(plan, sut, rubrics, stop, executor)
+            records = options.record_dir is not None
+            recorder = held.enter_context(recorder_of(plan, run.start())) if records else None
+            return await self._recorded(run, store, recorder)
 
     async def run_eval(
         self, *, system_under_test: SystemUnderTest | SutRunner, **what: Unpack[PlanArguments]
@@ -230,12 +234,11 @@ class Runner:
         """Plan and execute. Takes the arguments of `plan`."""
         return await self.execute(self.plan(**what), system_under_test=system_under_test)
 
-    async def _recorded(self, run: RunParts, store: CaseStore) -> RecordedRun:
+    async def _recorded(self, run: RunParts, store: CaseStore, recorder: Recorder | None) -> RecordedRun:
         """Write the start, run the trials, write the finish. A run that ends early stays open in the log."""
         plan, start = run.plan, run.start()
         _check_clock(self._clock.now())
-        resume = plan.options.cache_dir is not None and not plan.options.fresh
-        slots = plan.options.concurrency
+        resume, slots = plan.options.resumes, plan.options.concurrency
         record = begin_run(start, plan.out_dir, self._clock, resume=resume, slots=slots)
         memory = run.memory(start, record.run_id, self._explain)
         memory.artifacts.count(evidence.artifacts for evidence in record.known.values())
@@ -260,24 +263,32 @@ class Runner:
         )
         head = None
         try:
-            per_case = score_cases(plan, await self._outcomes(plan, trial_parts, record, budget))
+            if recorder is not None:
+                recorder.begin(record.run_id)
+            tally = _Tally(record, self._progress, recorder)
+            per_case = score_cases(plan, await self._outcomes(plan, trial_parts, tally, budget))
             report = build_report(plan, per_case, record.header(self._clock.now()))
             if report.complete:
                 await run.sut.settle()
+            if recorder is not None:
+                # Before the finish: if it cannot be written, the run stays open and can be resumed.
+                recorder.save()
             head = record.finish(report, planned_trials(plan)) if report.complete else None
+            if recorder is not None and head is not None:
+                recorder.save(finished=True)
         finally:
             if head is None:
                 record.leave()
         notes = (*run.rubrics.notes, *run.sut.notes, *record.notes, *memory.warnings)
+        notes += () if recorder is None else recorder.notes
         return RecordedRun(report, head, notes, record.reused, record.log, record.totals)
 
     async def _outcomes(
-        self, plan: RunPlan, parts: TrialParts, record: RunRecord, budget: Budget
+        self, plan: RunPlan, parts: TrialParts, tally: "_Tally", budget: Budget
     ) -> dict[TrialKey, TrialScore]:
         """Measure every planned trial that a dead run left open. Trials that do not start are cancelled."""
-        tally = _Tally(record, self._progress)
         # The cost of a dead run counts: resuming it does not start a new budget.
-        for evidence in record.known.values():
+        for evidence in tally.record.known.values():
             budget.charge(0.0 if reused_outputs([evidence]) else evidence.cost_usd)
             tally.count(evidence, score_of(evidence))
         engine = self._engine(partial(run_trial, parts), plan.options.concurrency)
@@ -298,6 +309,7 @@ class _Tally:
 
     record: RunRecord
     progress: Progress
+    recorder: Recorder | None
     outcomes: dict[TrialKey, TrialScore] = field(default_factory=dict)
     handed_out: set[TrialKey] = field(default_factory=set)
 
@@ -326,8 +338,10 @@ class _Tally:
         self.count(evidence, score)
 
     def count(self, evidence: TrialEvidence, score: TrialScore) -> None:
-        """Count the score of a trial and report it."""
+        """Count the score of a trial, record what was produced and report it."""
         self.outcomes[evidence.case_id, evidence.trial] = score
+        if self.recorder is not None:
+            self.recorder.keep(evidence)
         self.progress.finished(evidence, score)
 
 

@@ -104,6 +104,12 @@ _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
     envvar="CODEGENIE_EVAL_SPAWN",
     help="For each rubric fork a clean interpreter, or start a new one.",
 )
+@click.option(
+    "--record",
+    type=Given(),
+    metavar="DIR",
+    help="Record what the SUT produces in this directory, for --sut replay:DIR.",
+)
 @tiers_option
 @click.option("--no-cache", "fresh", is_flag=True, help="A new measurement: reuse and resume nothing.")
 @click.option("--verbose", "-v", is_flag=True, help="Say why an outcome is measured again.")
@@ -123,6 +129,7 @@ def command(
     max_cost_usd: float | None,
     isolation: str,
     spawn: str,
+    record: str | None,
     tiers: str,
     fresh: bool,
     verbose: bool,
@@ -146,6 +153,7 @@ def command(
         spawn=spawn,
         cache_dir=Path(cache).absolute(),
         fresh=fresh,
+        record_dir=None if record is None else Path(record).absolute(),
         policy_digest=None if policy is None else policy.digest,
         sut_isolation=sut_flags["sut_isolation"],
     )

@@ -31,7 +31,8 @@ _OPTIONS = (
         "sut_spec",
         required=True,
         metavar="SPEC",
-        help="null, oracle, python:module:attr, command:'./agent.sh', preset:NAME or the path of a sut.toml.",
+        help="null, oracle, replay:DIR, python:module:attr, command:'./agent.sh', preset:NAME or the path"
+        " of a sut.toml.",
     ),
     click.option(
         "--sut-version", type=Given(), metavar="V", help="The version of the SUT; part of its identity."

@@ -6,7 +6,7 @@ from codegenie.eval.gate.evidence import Evidence
 from codegenie.eval.gate.policy import BOUNDARY_ORDER, TierPolicy
 from codegenie.eval.gate.reasons import Reason, reason
 from codegenie.eval.models import BenchRunReport
-from codegenie.eval.suts.identity import can_run_in_a_box
+from codegenie.eval.suts.identity import can_run_in_a_box, is_replay
 
 _PLACES = {"process": "as a plain process", "landlock": "in a box of class landlock"}
 _BOXES = BOUNDARY_ORDER[1:]
@@ -15,7 +15,12 @@ _BOXES = BOUNDARY_ORDER[1:]
 def whereabouts(evidence: Evidence) -> Iterator[Reason]:
     """Yield reasons if no tier can take this run: no agent was confined there, or nothing proves it."""
     report = evidence.report
-    if report.sut_boundary == "harness":
+    if is_replay(report.sut.spec):
+        yield reason(
+            "no_agent",
+            f"{report.sut.spec}: the outputs were recorded before, and no agent was asked for them",
+        )
+    elif report.sut_boundary == "harness":
         yield reason(
             "no_agent", f"{report.sut.spec} is part of the harness: its runs test the bench, not an agent"
         )

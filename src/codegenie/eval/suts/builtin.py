@@ -14,7 +14,9 @@ from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.ports import Reads, SutAnswer, SutCase, SutFault, SutRunner
 
 
-class _OwnSut(SutRunner):
+class OwnSut(SutRunner):
+    """What the harness's own systems have in common: they run in the harness and need no preparation."""
+
     boundary: SutBoundary = "harness"
     wants_input = False
     identity: SutIdentity
@@ -26,7 +28,7 @@ class _OwnSut(SutRunner):
         """Do nothing: nothing is held open."""
 
 
-class NullSut(_OwnSut):
+class NullSut(OwnSut):
     """Returns an empty output. Its score is what the bench gives for no work."""
 
     identity = SutIdentity(spec="null")
@@ -36,7 +38,7 @@ class NullSut(_OwnSut):
         return SutAnswer(b"{}", 0.0)
 
 
-class OracleSut(_OwnSut):
+class OracleSut(OwnSut):
     """Applies each case's `solution/`. If it fails a case, the bench cannot measure that case."""
 
     identity = SutIdentity(spec="oracle")

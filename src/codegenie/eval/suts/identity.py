@@ -26,7 +26,7 @@ OWN_PROCESS: frozenset[SutBoundary] = frozenset({"process", "landlock", "namespa
 def possible_boundaries(spec: str) -> frozenset[SutBoundary] | None:
     """Return where a system under test with this spec can run; None if a Python caller brought it."""
     kind, colon, _ = spec.partition(":")
-    if spec in {"null", "oracle"} or (kind == "replay" and colon):
+    if spec in {"null", "oracle"} or is_replay(spec):
         return frozenset({"harness"})
     if (kind in {"python", "command", "preset"} and colon) or is_agent_file(
         agent_name(spec).partition(SUT_MODEL)[0]
@@ -38,6 +38,11 @@ def possible_boundaries(spec: str) -> frozenset[SutBoundary] | None:
 def can_run_in_a_box(spec: str) -> bool:
     """Say whether a spec names an agent of the command line, and not an object or the harness's own."""
     return possible_boundaries(spec) == OWN_PROCESS
+
+
+def is_replay(spec: str) -> bool:
+    """Say whether a spec names a recording, which is replayed."""
+    return spec.startswith("replay:")
 
 
 def is_agent_file(spec: str) -> bool:

@@ -17,8 +17,9 @@ from codegenie.eval.suts.fingerprints import log_salt
 from codegenie.eval.suts.identity import SUT_ENV, boundary_problem, is_agent_file
 from codegenie.eval.suts.in_process import ForeignSut, InProcessSut
 from codegenie.eval.suts.python import PythonSut
+from codegenie.eval.suts.replay import ReplaySut, open_replay
 
-OWN_RUNNERS: set[type[SutRunner]] = {NullSut, OracleSut, PythonSut, CommandSut, InProcessSut}
+OWN_RUNNERS: set[type[SutRunner]] = {NullSut, OracleSut, ReplaySut, PythonSut, CommandSut, InProcessSut}
 """The runners whose claim about where a system runs is trusted. A subclass is a caller's code, and is not."""
 
 
@@ -55,15 +56,19 @@ def open_sut(request: SutRequest, plan: RunPlan) -> SutRunner:
     if kind == "python" and rest:
         salt = log_salt(plan.out_dir, create=True) if request.pass_names else None
         return PythonSut(rest, version=request.version, pass_names=request.pass_names, salt=salt or b"")
-    if request.spec not in {"null", "oracle"}:
+    replayed = rest if kind == "replay" else ""
+    if request.spec not in {"null", "oracle"} and not replayed:
         raise SutSpecInvalid(
             f"{request.spec!r} is not a system under test",
-            hint="use null, oracle, python:module:attr, command:'./agent.sh', preset:NAME or a sut.toml",
+            hint="use null, oracle, replay:DIR, python:module:attr, command:'./agent.sh', preset:NAME or a"
+            " sut.toml",
         )
     if request.pass_names or request.version:
         raise SutSpecInvalid(
             f"{request.spec!r} takes neither --sut-env nor --sut-version: it is the harness's own"
         )
+    if replayed:
+        return open_replay(replayed, plan)
     if request.spec == "null":
         return NullSut()
     return OracleSut(plan.task_class.directory / "cases", {case.case_id: case.digest for case in plan.cases})

@@ -34,7 +34,8 @@ def secret_paths(plan: RunPlan, directory: Path, more: Iterable[Path] = ()) -> t
 
 def kept_in(plan: RunPlan) -> tuple[Path, ...]:
     """Return where a run writes: these are secret, also if they do not exist yet."""
-    return (plan.out_dir, *([] if plan.options.cache_dir is None else [plan.options.cache_dir]))
+    places = (plan.out_dir, plan.options.cache_dir, plan.options.record_dir)
+    return tuple(place for place in places if place is not None)
 
 
 def _repositories(directory: Path) -> list[Path]:

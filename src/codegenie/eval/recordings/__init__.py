@@ -1,0 +1,1 @@
+"""What a run recorded for others to replay: its format, its reader and its writer."""
