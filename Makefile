@@ -1,7 +1,7 @@
 # Every target does its own set-up. A machine needs Python >= 3.11 with venv, and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-rest test-all wheel mutants check audit fuzz bench lock clean
+.PHONY: help setup setup-dev demo test test-rest test-all test-costs wheel mutants check audit fuzz bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,19 +40,21 @@ setup-dev: $(VENV)/.stamp-dev ## ... and with what a developer needs
 demo: setup ## run the main job on the shipped bench, offline
 	@$(BIN)/codegenie eval demo
 
-test: setup-dev ## run every test in its usual way; fails under 90 % branch coverage
-	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest $(PARALLEL)
-	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report
-	@$(BIN)/python scripts/check_coverage.py
+test: setup-dev ## run every test in its usual way
+	@$(BIN)/python -m pytest $(PARALLEL)
 
 test-rest: setup-dev ## run what repeats a test in another way, and `make test` leaves out
 	@$(BIN)/python -m pytest $(PARALLEL) -m all_ways
 
-test-all: ## run both
-	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory test-rest
+test-all: setup-dev ## run both at once, and count; fails under 90 % branch coverage
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest $(PARALLEL) -m ''
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+	@$(BIN)/python scripts/check_coverage.py
+
+test-costs: setup-dev ## run what `make test` runs, and say which files take most of the processors
+	@$(BIN)/python -m pytest $(PARALLEL) -p tests.support.costs
 
 wheel: setup-dev ## build the wheel twice, write its SBOM, and try it on every Python there is
 	@$(BIN)/python -m scripts.build_wheel

@@ -1,46 +1,38 @@
 """What every test shares: no log in the working tree, coverage that is measured once, commands in forks."""
 
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import coverage
 import pytest
 
 from tests.support.commands import environment
 from tests.support.forked_commands import SERVERS
+from tests.support.measuring import keep_what_was_measured, measure_no_children, not_measured
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have the tests measured, and not the commands that they start.
 
-    A measured command takes a third of a second longer, and there are thousands. The process that only hands
-    out tests keeps the variable, because its workers are measured by it.
+    The process that only hands out tests still has its children measured, because these are its workers.
     """
     is_worker = hasattr(config, "workerinput")
     if is_worker or not config.getoption("numprocesses", None):
-        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+        measure_no_children()
         SERVERS.allow(environment())
 
 
 def pytest_sessionfinish() -> None:
-    """Write down what was measured: a worker that is slow to end after this is killed."""
+    """Stop what tests shared, and keep what was measured."""
     SERVERS.stop()
-    measuring = coverage.Coverage.current()
-    if measuring is not None:
-        measuring.save()
+    keep_what_was_measured()
 
 
 @pytest.fixture(scope="module")
 def unmeasured() -> Iterator[None]:
     """Measure no branches in the tests of a module."""
-    measuring = coverage.Coverage.current()
-    if measuring is not None:
-        measuring.stop()
-    yield
-    if measuring is not None:
-        measuring.start()
+    with not_measured():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from codegenie.eval.ports import RubricRun
 from codegenie.eval.runner import Runner
 from tests.adv.conftest import NullSUT, adversarial_bench_root, assert_block_severity, rubric_runs
 from tests.adv.test_portfolio_smoke import EXPECTED
+from tests.support.sampling import sampled
 
 CLASSES: list[tuple[IsolationClass, Spawn]] = [
     ("namespace", "zygote"),
@@ -23,8 +24,12 @@ CLASSES: list[tuple[IsolationClass, Spawn]] = [
 ]
 every_class = pytest.mark.parametrize(
     "options",
-    [RunOptions(isolation=one, spawn=way) for one, way in CLASSES],
-    ids=[" ".join(one) for one in CLASSES],
+    sampled(
+        [RunOptions(isolation=one, spawn=way) for one, way in CLASSES],
+        # `test_portfolio_smoke.py` runs them in the default way.
+        in_every_run=lambda options: options.isolation == "landlock",
+        name=lambda options: f"{options.isolation} {options.spawn}",
+    ),
 )
 
 

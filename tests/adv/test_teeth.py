@@ -14,6 +14,7 @@ PORTFOLIO = read_portfolio()
 STORIES = [scenario for scenario in PORTFOLIO.scenarios.values() if scenario.surface == STORY]
 
 
+@pytest.mark.all_ways
 @pytest.mark.parametrize("scenario", STORIES, ids=lambda scenario: scenario.name)
 def test_a_scenario_of_the_story_succeeds_without_its_defense(scenario: Scenario, tmp_path: Path) -> None:
     outcome = play_without_defense(scenario, PORTFOLIO.switches[scenario.defense], tmp_path)

@@ -298,8 +298,8 @@ def test_a_hostile_bundle_is_refused_and_nothing_is_left_anywhere(
 def test_no_bundle_is_larger_than_the_absolute_limits(
     desk: Desk, bundle: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    assert bundle.stat().st_size > 10
-    monkeypatch.setattr(bundles, limit, 10)
+    assert len(members(bundle)) > UNITS
+    monkeypatch.setattr(bundles, limit, UNITS)
 
     assert desk.ask("verify", "--out", "run.zip", "--json").refusal == (2, "DecodingRefused")
 

@@ -2,14 +2,13 @@
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
-from tests.support.commands import environment, eval_argv
+from tests.support.commands import eval_argv, start
 from tests.support.logs import forge, record_files, wait_for_head
 from tests.support.working_directory import UNITS, Desk, Said
 
@@ -36,7 +35,7 @@ def test_a_whole_and_good_run_is_sufficient_and_says_what_that_means(desk: Desk)
     assert (said.document["verdict"], said.document["reasons"]) == ("sufficient", [])
     assert (said.document["units"], said.document["units_needed"]) == (UNITS, UNITS)
     assert said.document["certified_lower"] == pytest.approx(0.05 ** (1 / UNITS))
-    assert "if the true share of units passed were below 0.8, this gate would have" in text.out
+    assert "if the true share of units passed were below 0.5, this gate would have" in text.out
     assert "passed it at most 5 % of the time; a human promotes" in text.out
 
 
@@ -58,7 +57,7 @@ def test_a_reason_is_given_as_a_sentence_and_as_a_record_with_its_numbers(desk: 
     assert document["reasons"] == [f"{record['code']}: {record['text']}" for record in records]
     numbers = {record["code"]: record["numbers"] for record in records}
     assert numbers["min_cases"]["passed"] < numbers["min_cases"]["minimum"]
-    assert numbers["certified_bound"] == {"certified_lower": document["certified_lower"], "threshold": 0.8}
+    assert numbers["certified_bound"] == {"certified_lower": document["certified_lower"], "threshold": 0.5}
 
 
 def test_too_few_units_are_inconclusive(fresh_desk: Desk) -> None:
@@ -103,7 +102,7 @@ def test_without_a_run_to_judge_nothing_is_decided(desk: Desk) -> None:
 
 def test_the_newest_whole_run_is_judged_although_a_partial_one_is_newer(desk: Desk) -> None:
     whole = desk.run_id
-    partial = desk.run(*WHOLE, "--cases", "case-0*", "--json").document["report"]["run_id"]
+    partial = desk.run(*WHOLE, "--cases", "case-0[0-3]", "--json").document["report"]["run_id"]
     said = desk.verdict()
 
     assert (said.code, said.document["run_id"]) == (0, whole)
@@ -156,7 +155,7 @@ def test_a_lucky_run_again_does_not_help(desk: Desk) -> None:
 
 def test_picking_lucky_outputs_one_by_one_and_running_over_the_store_does_not_help(desk: Desk) -> None:
     desk.log.rename(desk.directory / "first")
-    for half in ("case-0*", "case-1*"):
+    for half in ("case-0[012]", "case-0[34]"):
         desk.run(*WHOLE, "--no-cache", "--cases", half)
     warm = desk.run(*WHOLE, "--json").document
 
@@ -227,9 +226,9 @@ def test_a_run_from_the_future_is_no_evidence(desk: Desk) -> None:
 
 
 def test_a_policy_that_was_edited_after_the_run_does_not_judge_it(desk: Desk) -> None:
-    write_policy(desk, "thresholds: {bronze: 0.5}\n")
+    write_policy(desk, "thresholds: {bronze: 0.4}\n")
     assert codes(desk.verdict()) == ["policy_changed"]
-    write_policy(desk, "thresholds: {bronze: 0.8, silver: 0.9}\ncurrent_tiers: {built-class: bronze}\n")
+    write_policy(desk, "thresholds: {bronze: 0.5, silver: 0.9}\ncurrent_tiers: {built-class: bronze}\n")
     assert desk.verdict().code == 0
 
 
@@ -255,7 +254,7 @@ def test_a_bench_that_changed_since_is_told_apart_from_one_that_is_broken(desk: 
 def test_a_bench_that_now_asks_for_more_cases_is_a_changed_bench(desk: Desk) -> None:
     registration = desk.directory / "bench" / TASK_CLASS / "registration.py"
     text = registration.read_text(encoding="utf-8")
-    registration.write_text(text.replace('"bronze": 1', '"bronze": 14'), encoding="utf-8")
+    registration.write_text(text.replace('"bronze": 1', f'"bronze": {UNITS}'), encoding="utf-8")
 
     assert codes(desk.verdict()) == ["bench_changed"]
 
@@ -264,7 +263,7 @@ def test_a_start_that_was_killed_counts_until_the_same_command_finishes_it(desk:
     slow = "import time\n\n\ndef right(case):\n    time.sleep(60)\n"
     (desk.directory / "agents.py").write_text(slow, encoding="utf-8")
     argv = eval_argv("run", TASK_CLASS, "--sut", "python:agents:right", "--sut-version", "9", "-q")
-    process = subprocess.Popen(argv, cwd=desk.directory, env=environment(), stderr=subprocess.DEVNULL)
+    process = start(argv, desk.directory)
     wait_for_head(desk.log, 3)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -334,6 +333,7 @@ def test_run_says_how_many_units_are_missing_and_which_cases_block(desk: Desk) -
         'print(json.dumps({"passed": False, "score": 0.0, "breakdown": {}, "failure_modes": [mode]}))\n'
     )
     write_bench(desk.directory / "other", rubric, cases)
+    write_policy(desk, "thresholds: {bronze: 0.8}\n")
     text = desk.run("wrong", "--bench-root", "other").out
 
     assert "next tier\nbronze           insufficient for built-class · python:agents:wrong · run " in text
@@ -342,9 +342,9 @@ def test_run_says_how_many_units_are_missing_and_which_cases_block(desk: Desk) -
 
 
 def test_run_asks_for_the_tier_above_the_current_one_and_for_none_above_the_last(desk: Desk) -> None:
-    write_policy(desk, "thresholds: {bronze: 0.8, silver: 0.9}\ncurrent_tiers: {built-class: bronze}\n")
+    write_policy(desk, "thresholds: {bronze: 0.5, silver: 0.9}\ncurrent_tiers: {built-class: bronze}\n")
     above = desk.run(*WHOLE, "--json").document["verdict"]
-    write_policy(desk, "thresholds: {bronze: 0.8, silver: 0.9}\ncurrent_tiers: {built-class: silver}\n")
+    write_policy(desk, "thresholds: {bronze: 0.5, silver: 0.9}\ncurrent_tiers: {built-class: silver}\n")
     top = desk.run(*WHOLE, "--json").document["verdict"]
 
     assert above["tier"] == "silver"
@@ -355,7 +355,7 @@ def test_run_asks_for_the_tier_above_the_current_one_and_for_none_above_the_last
 def test_the_harness_own_agents_are_told_apart_from_agents(tmp_path: Path, desk: Desk) -> None:
     solved = [
         CaseFiles(f"c{n:02}", {"solution/harness_output.json": f'{{"answer": "it is c{n:02}"}}'})
-        for n in range(14)
+        for n in range(UNITS)
     ]
     write_bench(tmp_path / "solved", cases=solved)
     out = ("--bench-root", str(tmp_path / "solved"), "--out", str(tmp_path / "log"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -141,6 +142,21 @@ def test_a_fork_notices_of_its_start_what_a_new_process_does(server: CommandServ
 
     assert anew.pop("parent") == os.getpid() != in_fork.pop("parent")
     assert in_fork == anew
+
+
+def test_a_fork_is_waited_for_and_ended_as_a_process_is(server: CommandServer, directory: Path) -> None:
+    (directory / "agent.py").write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
+    argv = run_argv("--isolation", "subprocess")
+    with open(os.devnull, "rb+", 0) as nowhere:
+        command = server.start(argv, directory, environment(), [nowhere.fileno()] * 3)
+
+    assert command.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        command.wait(0.01)
+    command.send_signal(signal.SIGKILL)
+    assert [command.wait(240), command.poll(), command.wait()] == [-9] * 3
+    command.kill()  # nothing is there to be killed
+    assert command.poll() == -9
 
 
 def test_a_variable_that_may_differ_reaches_a_fork(server: CommandServer, directory: Path) -> None:

@@ -26,10 +26,19 @@ every_way_in = pytest.mark.parametrize("way", WAYS, ids=str)
 DEFAULT_WAY = Way("namespace", "zygote")
 # Attacks on what the whole machine shares: beside each other, one would be counted for the other.
 OF_ONE_MACHINE = {"channels", "counted", "resources"}
+# What these meet, `integration/test_time_is_divided.py` shows in every run without an attacker.
+OF_TIME = {"time_of_another_run", "time_of_the_case_beside"}
 every_row = pytest.mark.parametrize(
     "row",
     [
-        pytest.param(row, id=row.name, marks=one_machine if row.surface in OF_ONE_MACHINE else ())
+        pytest.param(
+            row,
+            id=row.name,
+            marks=[
+                *([one_machine] if row.surface in OF_ONE_MACHINE else []),
+                *([pytest.mark.all_ways] if row.name in OF_TIME else []),
+            ],
+        )
         for row in ROWS.values()
     ],
 )

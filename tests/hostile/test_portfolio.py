@@ -18,16 +18,19 @@ from tests.support.sampling import one_machine
 PORTFOLIO = read_portfolio()
 SCENARIOS = [scenario for scenario in PORTFOLIO.scenarios.values() if scenario.driver == DRIVER]
 set_the_stage(scenario.surface for scenario in SCENARIOS)
-# Attacks on the time of others: beside each other, one would be counted for the other. The plays of any
-# other scenario share a worker, which plays its twin once.
-OF_ONE_MACHINE = {"time_of_a_sibling", "time_of_everybody"}
+# Attacks on the time of others: beside each other, one would be counted for the other. What they meet,
+# `integration/test_time_is_divided.py` shows in every run without an attacker, and in less time.
+OF_TIME = {"time_of_a_sibling", "time_of_everybody"}
 every_scenario = pytest.mark.parametrize(
     "scenario",
     [
         pytest.param(
             scenario,
             id=scenario.name,
-            marks=one_machine if scenario.name in OF_ONE_MACHINE else pytest.mark.xdist_group(scenario.name),
+            # The plays of any other scenario share a worker, which plays its twin once.
+            marks=[one_machine, pytest.mark.all_ways]
+            if scenario.name in OF_TIME
+            else pytest.mark.xdist_group(scenario.name),
         )
         for scenario in SCENARIOS
     ],

@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.support.commands import call
+from tests.support.commands import environment as ours
+
 PROGRAM = (sys.executable, "-m", "codegenie")
 
 
@@ -29,9 +32,10 @@ def run(
     arguments: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Run the command to its end; return exit code, stdout and stderr."""
-    process = start(arguments, directory, environment)
-    stdout, stderr = process.communicate(timeout=240)
-    return process.returncode, stdout.decode(), stderr.decode()
+    (directory / "tmp").mkdir(exist_ok=True)
+    surroundings = {"TMPDIR": str(directory / "tmp"), **(environment or {})}
+    done = call([*PROGRAM, *arguments], directory, ours(**surroundings))
+    return done.returncode, done.stdout, done.stderr
 
 
 def working_below(directory: Path) -> list[int]:

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from codegenie.eval.canonical import canonical_json
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.stopping import Stop
 from tests.support.benches import TASK_CLASS, write_bench
-from tests.support.commands import asked, call, environment, eval_argv
+from tests.support.commands import asked, call, environment, eval_argv, start
 from tests.support.logs import journaled, read_records, record_run, stopped_run, verified
 from tests.support.stores import Bench, NotingSut
 
@@ -65,12 +64,10 @@ class Shop:
     def end_when_it_hangs(self, number: signal.Signals) -> int:
         """Give the command, send it a signal as soon as the agent hangs, and return its exit code."""
         self.hangs.unlink(missing_ok=True)
-        running = subprocess.Popen(
+        running = start(
             self.argv("--concurrency", "1"),
-            cwd=self.directory,
-            env=environment(TMPDIR=str(self.directory / "tmp")),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            self.directory,
+            environment(TMPDIR=str(self.directory / "tmp")),
         )
         deadline = time.monotonic() + 120
         while running.poll() is None and not self.hangs.exists():

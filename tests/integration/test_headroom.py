@@ -39,12 +39,14 @@ from tests.support.confinement import (
     use_edited_guardian,
 )
 from tests.support.ordinary_user import run_as_ordinary_user
-from tests.support.sampling import one_machine
+from tests.support.sampling import one_machine, sampled
 
 # They count the processes of a user.
 pytestmark = one_machine
 
-each_isolation_class = pytest.mark.parametrize("isolation", ["namespace", "landlock", "subprocess"])
+each_isolation_class = pytest.mark.parametrize(
+    "isolation", sampled(["namespace", "landlock", "subprocess"], "namespace".__eq__)
+)
 FEW = 60
 ENOUGH = 130
 

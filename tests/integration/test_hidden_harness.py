@@ -8,6 +8,7 @@ import pytest
 from codegenie.eval.isolation import hiding
 from tests.support.benches import write_bench
 from tests.support.commands import call, environment, run_argv
+from tests.support.sampling import sampled
 
 # Without any capability, as the program of an ordinary user, also where we are root. It can always open
 # itself: that is the control.
@@ -37,7 +38,7 @@ def solve(case):
 """
 
 
-@pytest.mark.parametrize("isolation", ["namespace", "landlock", "subprocess"])
+@pytest.mark.parametrize("isolation", sampled(["namespace", "landlock", "subprocess"], "namespace".__eq__))
 def test_an_agent_looks_neither_into_the_harness_nor_into_what_started_it(
     isolation: str, tmp_path: Path
 ) -> None:

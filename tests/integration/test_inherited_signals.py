@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.benches import TASK_CLASS, write_bench
 from tests.support.commands import answered, call, eval_argv
+from tests.support.sampling import sampled
 
 ODDLY = """
 import os, signal, sys
@@ -26,7 +27,7 @@ json.dump({"passed": right, "score": float(right), "breakdown": {}, "failure_mod
 """
 
 
-@pytest.mark.parametrize("isolation", ["namespace", "landlock", "subprocess"])
+@pytest.mark.parametrize("isolation", sampled(["namespace", "landlock", "subprocess"], "namespace".__eq__))
 def test_what_the_harness_ignores_or_blocks_reaches_no_rubric(isolation: str, tmp_path: Path) -> None:
     write_bench(tmp_path / "bench", RUBRIC)
     run = eval_argv("run", TASK_CLASS, "--sut", "null", "--isolation", isolation, "--quiet", "--json")
@@ -64,7 +65,7 @@ json.dump({{"passed": right, "score": float(right), "breakdown": {{}}, "failure_
 """
 
 
-@pytest.mark.parametrize("isolation", ["namespace", "landlock"])
+@pytest.mark.parametrize("isolation", sampled(["namespace", "landlock"], "namespace".__eq__))
 def test_a_harness_that_make_has_started_proves_its_class_and_hands_nothing_on(
     isolation: str, tmp_path: Path
 ) -> None:

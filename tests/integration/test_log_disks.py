@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 from codegenie.eval.log.disk import AuditLog
 from codegenie.eval.log.records import ExamFinished
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.system.clock import SystemClock
 
 exam = ExamFinished(task_class="c", case_set_digest="0" * 64, rubric_digest="1" * 64, passed=True)
 AuditLog(Path(sys.argv[1]), SystemClock()).append(exam, "exam-2")
@@ -41,9 +41,11 @@ def append(log: Path) -> None:
 FULL_DISK = """\
 import json, os, shutil, subprocess, sys
 from pathlib import Path
+import codegenie.eval.cli.run_command
+from codegenie.__main__ import main
 from codegenie.eval.errors import EvalError
 from codegenie.eval.inspection import verify_log
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.system.clock import SystemClock
 
 command, steps, disk = *map(json.loads, sys.argv[1:]), Path("disk")
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "disk"], check=True)
@@ -52,6 +54,20 @@ log = disk / "runs"
 
 def contents():
     return {path.name: path.read_bytes() for path in sorted(log.glob("*.json"))}
+
+
+def run():
+    # In a fork, which need not import it again.
+    reading, writing = os.pipe()
+    if not (pid := os.fork()):
+        os.dup2(writing, 1)
+        os.dup2(writing, 2)
+        sys.argv[1:] = command
+        main()
+    os.close(writing)
+    with open(reading, encoding="utf-8") as file:
+        said = file.read()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said
 
 
 def attempt(pages_free):
@@ -64,7 +80,7 @@ def attempt(pages_free):
         free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
         filler.write_bytes(b"x" * (free - pages_free * 4096))
     before = contents()
-    done = subprocess.run(command, capture_output=True, text=True)
+    code, said = run()
     after = contents()
     try:
         verify_log(log, SystemClock())
@@ -72,8 +88,8 @@ def attempt(pages_free):
     except EvalError as error:
         holds = str(error)
     intact = all(after.get(name) == raw for name, raw in before.items())
-    print(json.dumps({"free": pages_free, "exit": done.returncode, "holds": holds, "intact": intact,
-                      "records": [len(before), len(after)], "said": done.stdout + done.stderr}))
+    print(json.dumps({"free": pages_free, "exit": code, "holds": holds, "intact": intact,
+                      "records": [len(before), len(after)], "said": said}), flush=True)
 
 
 attempt(None)
@@ -90,8 +106,8 @@ def test_a_full_disk_leaves_everything_before_it_intact_and_exits_with_4(tmp_pat
     (tmp_path / "disk").mkdir()
     program = tmp_path / "full_disk.py"
     program.write_text(FULL_DISK, encoding="utf-8")
-    command = eval_argv(
-        *("run", TASK_CLASS, "--sut", "null", "--no-cache", "--json", "--quiet"),
+    command = (
+        *("eval", "run", TASK_CLASS, "--sut", "null", "--no-cache", "--json", "--quiet"),
         *("--out", "disk/runs", "--cache", "disk/cache"),
     )
     done = in_private_mounts(program, json.dumps(command), str(pages))

@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from codegenie.eval.log.disk import AuditLog
 from codegenie.eval.log.records import ExamFinished
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.system.clock import SystemClock
 
 log = AuditLog(Path(sys.argv[1]), SystemClock())
 exam = ExamFinished(task_class="c", case_set_digest="0" * 64, rubric_digest="1" * 64, passed=True)

@@ -306,7 +306,7 @@ READS_FOR_EVER = """\
 import sys
 from pathlib import Path
 from codegenie.eval.inspection import verify_log
-from codegenie.eval.runner import SystemClock
+from codegenie.eval.system.clock import SystemClock
 
 print("reading", flush=True)
 while True:

@@ -18,7 +18,7 @@ from codegenie.eval.suts.builtin import NullSut
 from codegenie.eval.suts.identity import boundary_problem
 from codegenie.eval.suts.spec import SutRequest, open_sut
 from tests.support.benches import TASK_CLASS, write_bench
-from tests.support.commands import environment, eval_argv
+from tests.support.commands import environment, eval_argv, start
 from tests.support.logs import forge, read_records, record_run, stopped_run, verified
 
 
@@ -167,7 +167,7 @@ def test_a_run_killed_while_its_agent_is_imported_leaves_nothing(tmp_path: Path)
     places = tmp_path / "tmp"
     places.mkdir()
     argv = eval_argv("run", TASK_CLASS, "--sut", "python:agent:solve", "-q")
-    process = subprocess.Popen(argv, cwd=tmp_path, env=environment(TMPDIR=str(places)))
+    process = start(argv, tmp_path, environment(TMPDIR=str(places)))
     deadline = time.monotonic() + 60
     while not started.exists() and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -59,6 +59,8 @@ def test_a_rubric_that_others_leave_no_time_is_given_it_later(isolation_class: I
     assert not ran.end.timed_out
 
 
+# In every run `test_a_starved_case_is_not_scored` shows the same of a whole run.
+@pytest.mark.all_ways
 @each_isolation_class
 def test_a_rubric_that_gets_no_time_at_all_is_said_to_starve(isolation_class: IsolationClass) -> None:
     with busy_machine(others=12):

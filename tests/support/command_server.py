@@ -74,8 +74,8 @@ def serve(requests: socket.socket) -> None:
 
 def _tell_the_end(watched: int, pid: int, report: int) -> None:
     os.close(watched)
-    status = os.waitpid(pid, 0)[1]
-    os.write(report, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    _, status, used = os.wait4(pid, 0)
+    os.write(report, f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime}\n".encode())
     os.close(report)
 
 

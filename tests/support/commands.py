@@ -10,7 +10,9 @@ from typing import Any
 
 import codegenie
 from tests.support.benches import TASK_CLASS
-from tests.support.forked_commands import SERVERS, run_in_fork
+from tests.support.forked_commands import SERVERS, ForkedCommand, run_in_fork
+
+Started = ForkedCommand | subprocess.Popen[bytes]
 
 _SECONDS = 240
 SOURCES = str(Path(codegenie.__file__).parents[1])
@@ -49,6 +51,16 @@ def call(
     env = env or environment()
     server = SERVERS.server_for(argv, env)
     return call_anew(argv, cwd, env) if server is None else run_in_fork(server, argv, cwd, env, _SECONDS)
+
+
+def start(argv: list[str], cwd: Path, env: Mapping[str, str] | None = None) -> Started:
+    """Start a command whose words are not read, for a test that ends it; in a fork as `call` does."""
+    env = env or environment()
+    server = SERVERS.server_for(argv, env)
+    with open(os.devnull, "rb+", 0) as nowhere:
+        if server is not None:
+            return server.start(argv, cwd, env, [nowhere.fileno()] * 3)
+        return subprocess.Popen(argv, cwd=cwd, env=env, stdin=nowhere, stdout=nowhere, stderr=nowhere)
 
 
 def call_anew(

@@ -3,10 +3,12 @@
 Most tests of a command are about what it does, and not about its start; those need no new interpreter each.
 """
 
+import contextlib
 import io
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -22,8 +24,21 @@ _CHUNK = 1 << 16
 FLAGS = ((), ("-P",))
 """The flags of Python for which there may be a server."""
 
-HARMLESS = frozenset({"PYTEST_CURRENT_TEST", "TMPDIR", "CODEGENIE_DEBUG", "CODEGENIE_EVAL_BENCH_ROOT"})
+HARMLESS = frozenset(
+    {
+        *("PYTEST_CURRENT_TEST", "TMPDIR", "PATH", "CODEGENIE_DEBUG", "CODEGENIE_EVAL_BENCH_ROOT"),
+        *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"),
+    }
+)
 """Variables that a command reads itself, after everything is imported. No other may differ in a fork."""
+
+
+_SECONDS: list[float] = []
+
+
+def seconds_of_forks() -> float:
+    """Return the time of the processors that the forks of this process took, with their children."""
+    return sum(_SECONDS)
 
 
 class CommandServer:
@@ -60,7 +75,7 @@ class CommandServer:
             socket.send_fds(self._socket, [json.dumps(request).encode()], [*streams, theirs])
         finally:
             os.close(theirs)
-        return ForkedCommand(ours)
+        return ForkedCommand(argv, ours)
 
     def stop(self) -> None:
         """Hang up, which ends the server."""
@@ -68,20 +83,43 @@ class CommandServer:
 
 
 class ForkedCommand:
-    """A command that runs in a fork: its number, and then its exit code."""
+    """A command that runs in a fork. Its methods do what those of `subprocess.Popen` do."""
 
-    def __init__(self, report: int) -> None:
-        self._report = os.fdopen(report)
-        self._pid = int(self._report.readline())
+    def __init__(self, argv: Sequence[str], report: int) -> None:
+        self._argv = list(argv)
+        self._report = open(report, "rb", 0)  # noqa: SIM115 - until the command has ended
+        self.pid = int(self._report.readline())
+        self._code: int | None = None
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the command has ended; the server reaps it."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it ends just now
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill the command, which the server then reaps."""
-        os.kill(self._pid, 9)
+        """Kill the command."""
+        self.send_signal(signal.SIGKILL)
 
-    def wait(self) -> int:
-        """Return the exit code as `subprocess` would."""
-        with self._report:
-            return int(self._report.readline())
+    def poll(self) -> int | None:
+        """Return the exit code, or None if the command still runs."""
+        return self._code if self._code is not None or not self._has_ended(0) else self.wait()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code once there is one."""
+        if self._code is None:
+            if not self._has_ended(timeout):
+                raise subprocess.TimeoutExpired(self._argv, timeout or 0.0)
+            with self._report:
+                code, seconds = self._report.readline().split()
+            self._code = int(code)
+            _SECONDS.append(float(seconds))
+        return self._code
+
+    def _has_ended(self, timeout: float | None) -> bool:
+        polled = select.poll()
+        polled.register(self._report, select.POLLIN)
+        return bool(polled.poll(None if timeout is None else timeout * 1000))
 
 
 def _start(flags: Sequence[str]) -> list[str]:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     # Attacks are played in processes of their own, which need no pytest and would wait for its import.
     import pytest
 
-UNITS = 14
-"""As few as can certify 0.8."""
+UNITS = 5
+"""As few as can certify 0.5."""
 
-POLICY = "thresholds: {bronze: 0.8, silver: 0.9}\n"
+POLICY = "thresholds: {bronze: 0.5, silver: 0.9}\n"
 
 AGENTS = """\
 import os
