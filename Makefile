@@ -1,7 +1,8 @@
 # Every target does its own set-up. A machine needs Python >= 3.11 with venv, and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-rest test-all test-costs wheel mutants check audit fuzz bench lock clean
+.PHONY: help setup setup-dev demo test test-rest test-all test-costs test-agents wheel mutants check audit fuzz
+.PHONY: bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -55,6 +56,9 @@ test-all: setup-dev ## run both at once, and count; fails under 90 % branch cove
 
 test-costs: setup-dev ## run what `make test` runs, and say which files take most of the processors
 	@$(BIN)/python -m pytest $(PARALLEL) -p tests.support.costs
+
+test-agents: setup-dev ## install real agents (2 GB, needs a network) and drive them (AGENTS="--without aider")
+	@$(BIN)/python -m scripts.drive_agents $(AGENTS)
 
 wheel: setup-dev ## build the wheel twice, write its SBOM, and try it on every Python there is
 	@$(BIN)/python -m scripts.build_wheel

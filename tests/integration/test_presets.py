@@ -25,7 +25,7 @@ from tests.support.stated_usage import read_usage
 MODEL = "model-a"
 HANG_SECONDS = 60
 GOOD = {
-    "claude-code": StatedUsage(0.0125, 2200, 500, 90, MODEL),
+    "claude-code": StatedUsage(0.0125, 2700, 500, 90, MODEL),
     "codex": StatedUsage(None, 2500, 1000, 95),
     "gemini-cli": StatedUsage(None, 1800, 150, 70, MODEL),
     "mini-swe-agent": StatedUsage(0.0, 1750, 400, 55, MODEL),

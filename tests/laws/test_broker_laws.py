@@ -12,7 +12,7 @@ from codegenie.eval.broker.meter import Meter, Reading
 from codegenie.eval.broker.redaction import Redactor
 from codegenie.eval.broker.rules import Passage, Refused, judge_body, judge_head
 from tests.laws.near_misses import Changes, changes, edited
-from tests.support import fake_model
+from tests.support import fake_answers
 from tests.support.broker_lines import rules
 
 KNOWN = rules("https://api.example.com", models=("m",))
@@ -20,7 +20,7 @@ HEAD = b"POST /v1/messages?beta=true HTTP/1.1\r\nhost: a\r\naccept: b\r\ncontent
 BODY = json.dumps({"model": "m", "tools": [{"type": "function"}], "messages": [{"content": []}]}).encode()
 STREAM = b"".join(
     b"data: " + json.dumps(event).encode() + b"\r\n\r\n"
-    for events in (fake_model.anthropic_events, fake_model.response_events, fake_model.generated_events)
+    for events in (fake_answers.anthropic_events, fake_answers.response_events, fake_answers.generated_events)
     for event in events("m", "one two")
 )
 names = st.sampled_from(

@@ -143,7 +143,12 @@ def question(agent: str, options: argparse.Namespace) -> urllib.request.Request:
         base = next(re.search(r'base_url="([^"]+)"', one) for one in options.settings if "base_url" in one)
         address = (base[1] if base else "") + "/responses"
         headers = {"authorization": "Bearer " + environment["OPENAI_API_KEY"]}
-        body = {"input": message, "tools": [{**tool, "type": "function", "parameters": {}}]}
+        own = {**tool, "type": "function", "parameters": {}}
+        group = {"type": "namespace", "name": "team", "description": "", "tools": [own]}
+        search = {"type": "tool_search", "execution": "client", "description": "", "parameters": {}}
+        # Which of these it sends depends on the model.
+        added = {"type": "additional_tools", "role": "developer", "tools": [group]}
+        body = {"input": [added, *message], "tools": [own, group, search]}
     elif agent == "gemini-cli":
         address = f"{environment['GOOGLE_GEMINI_BASE_URL']}/v1beta/models/{model}:generateContent"
         headers = {"x-goog-api-key": environment["GEMINI_API_KEY"]}

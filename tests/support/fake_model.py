@@ -14,14 +14,16 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.fake_answers import APIS, CACHED, INPUT, OUTPUT, Call, generated, generated_events
+
+__all__ = ["CACHED", "HTML", "INPUT", "MODEL", "OUTPUT", "Answer", "FakeModel", "Seen", "fake_model"]
 MODEL = "fake-model-1"
-INPUT, CACHED, OUTPUT = 900, 300, 30
 HTML = b"<html><body>Log in to the network of this hotel</body></html>"
 ERROR_STATUS = {"401": 401, "429": 429, "500": 500, "529": 529, "429-once": 429, "503-once": 503}
 
@@ -40,6 +42,14 @@ class Seen:
         return json.loads(self.body)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What the model says, and the tool that it wants to be used."""
+
+    text: str
+    call: Call | None = None
+
+
 @dataclass
 class FakeModel:
     """What the provider does and what it saw."""
@@ -48,7 +58,8 @@ class FakeModel:
     key: str | None = None
     retry_after: str | None = None
     text: str = "All done."
-    tool: dict[str, Any] | None = None
+    # What it answers to a path and a request; without it, always the text.
+    answer: Callable[[str, dict[str, Any]], Answer] | None = None
     slow_seconds: float = 0.2
     # The model that answers from the second request on, whatever is asked for.
     model_after_first: str | None = None
@@ -67,94 +78,6 @@ class FakeModel:
                 return "ok"
             self.served.add(form)
         return form
-
-
-def anthropic(model: str, text: str) -> dict[str, Any]:
-    usage = {"input_tokens": INPUT - CACHED, "cache_read_input_tokens": CACHED, "output_tokens": OUTPUT}
-    content = [{"type": "text", "text": text}]
-    return {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": content,
-            "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}  # fmt: skip
-
-
-def anthropic_events(model: str, text: str) -> Iterator[dict[str, Any]]:
-    message = anthropic(model, "")
-    message["content"], message["stop_reason"] = [], None
-    message["usage"]["output_tokens"] = 1
-    yield {"type": "message_start", "message": message}
-    yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-    for word in text.split(" "):
-        delta = {"type": "text_delta", "text": f"{word} "}
-        yield {"type": "content_block_delta", "index": 0, "delta": delta}
-    yield {"type": "content_block_stop", "index": 0}
-    yield {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": OUTPUT}}
-    yield {"type": "message_stop"}
-
-
-def completion(model: str, text: str) -> dict[str, Any]:
-    usage = {"prompt_tokens": INPUT, "completion_tokens": OUTPUT, "total_tokens": INPUT + OUTPUT,
-             "prompt_tokens_details": {"cached_tokens": CACHED}}  # fmt: skip
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-    return {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model,
-            "choices": [choice], "usage": usage}  # fmt: skip
-
-
-def completion_events(model: str, text: str) -> Iterator[dict[str, Any]]:
-    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model}
-    for word in text.split(" "):
-        delta = {"role": "assistant", "content": f"{word} "}
-        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    yield {**head, "choices": [], "usage": completion(model, text)["usage"]}
-
-
-def response(model: str, text: str) -> dict[str, Any]:
-    usage = {"input_tokens": INPUT, "input_tokens_details": {"cached_tokens": CACHED},
-             "output_tokens": OUTPUT, "output_tokens_details": {"reasoning_tokens": 0},
-             "total_tokens": INPUT + OUTPUT}  # fmt: skip
-    part = {"type": "output_text", "text": text, "annotations": []}
-    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
-    return {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": model,
-            "output": [item], "usage": usage}  # fmt: skip
-
-
-def response_events(model: str, text: str) -> Iterator[dict[str, Any]]:
-    whole = response(model, text)
-    (item,) = whole["output"]
-    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}}
-    for word in text.split(" "):
-        yield {
-            "type": "response.output_text.delta",
-            "item_id": "msg_1",
-            "output_index": 0,
-            "delta": f"{word} ",
-        }
-    yield {"type": "response.output_item.done", "output_index": 0, "item": item}
-    yield {"type": "response.completed", "response": whole}
-
-
-def generated(model: str, text: str) -> dict[str, Any]:
-    usage = {"promptTokenCount": INPUT, "candidatesTokenCount": OUTPUT, "cachedContentTokenCount": CACHED,
-             "totalTokenCount": INPUT + OUTPUT}  # fmt: skip
-    content = {"role": "model", "parts": [{"text": text}]}
-    return {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
-            "usageMetadata": usage, "modelVersion": model}  # fmt: skip
-
-
-def generated_events(model: str, text: str) -> Iterator[dict[str, Any]]:
-    for word in text.split(" "):
-        content = {"role": "model", "parts": [{"text": f"{word} "}]}
-        yield {"candidates": [{"content": content, "index": 0}], "modelVersion": model,
-               "usageMetadata": {"promptTokenCount": INPUT}}  # fmt: skip
-    yield generated(model, "")
-
-
-APIS = {
-    "/v1/messages": (anthropic, anthropic_events),
-    "/v1/chat/completions": (completion, completion_events),
-    "/v1/responses": (response, response_events),
-}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -202,16 +125,17 @@ class _Handler(BaseHTTPRequestHandler):
         if self.fake.model_after_first is not None and len(self.fake.seen) > 1:
             model = self.fake.model_after_first
         whole, events = APIS.get(path, (generated, generated_events))
+        answer = Answer(self.fake.text) if self.fake.answer is None else self.fake.answer(path, asked)
         is_list = path.endswith(":streamGenerateContent") and "alt=sse" not in self.path
         if is_list:
-            self._say(200, list(events(model, self.fake.text)))
+            self._say(200, list(events(model, answer.text, answer.call)))
         elif asked.get("stream") or path.endswith(":streamGenerateContent"):
-            self._stream(list(events(model, self.fake.text)), form, done=path == "/v1/chat/completions")
-        elif form == "slow":
-            time.sleep(self.fake.slow_seconds)
-            self._say(200, whole(model, self.fake.text))
+            said = list(events(model, answer.text, answer.call))
+            self._stream(said, form, done=path == "/v1/chat/completions")
         else:
-            self._say(200, whole(model, self.fake.text))
+            if form == "slow":
+                time.sleep(self.fake.slow_seconds)
+            self._say(200, whole(model, answer.text, answer.call))
 
     def _say(self, status: int, document: object, **headers: str) -> None:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()

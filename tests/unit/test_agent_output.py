@@ -146,6 +146,17 @@ def test_an_item_that_lacks_the_rest_of_a_path_is_left_out() -> None:
     assert stated == StatedUsage(cost_usd=1.0, input_tokens=10, model="m")
 
 
+def test_several_places_of_one_number_are_added_up_and_all_of_them_are_needed() -> None:
+    parts = table('format = "json"\ninput_tokens = "usage.*.new + usage.*.cached"\nmodel = "a + b"')
+    usage = {"m-1": {"new": 4, "cached": 3}, "m-2": {"new": 2, "cached": 1}}
+    whole = read_usage(parts, json.dumps({"usage": usage, "a + b": "m"}).encode())
+    short = read_usage(parts, json.dumps({"usage": {"m-1": {"new": 4}}}).encode())
+
+    assert (whole.input_tokens, whole.model) == (10, "m")
+    assert short.input_tokens is None
+    assert "input_tokens is missing" in short.notes[0]
+
+
 def test_no_model_at_all_is_unknown_and_so_is_one_that_is_not_a_name() -> None:
     assert read_usage(LAST, line(type="result", cost=1, usage={})).model is None
     assert read_usage(JSON, b'{"messages": [{"model": 5}]}').model is None

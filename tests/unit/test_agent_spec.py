@@ -201,6 +201,7 @@ REFUSED = {
     "fields of text": ('[output]\ntake = { type = "x" }', "only lines of jsonl", ""),
     "sum of one": ('[output]\nformat = "json"\nover = "sum"', "nothing to add up", ""),
     "path without a name": ('[output]\nformat = "json"\ncost_usd = "a..b"', "is not a dotted path", ""),
+    "sum without a part": ('[output]\nformat = "json"\ncost_usd = "a.b +  + c"', "is not a dotted path", ""),
     "text without number": ('[output]\ncost_usd = "Cost: x"', "one # for the number", "Tokens: # sent"),
     "text that is a number alone": ('[output]\ncost_usd = "#"', "one # for the number", ""),
     "model in text": ('[output]\nmodel = "Model: #"', "no model is read from text", ""),

@@ -8,17 +8,17 @@ import pytest
 
 from codegenie.eval.broker.meter import Meter, Reading
 from codegenie.eval.broker.redaction import Redactor
-from tests.support import fake_model
-from tests.support.fake_model import CACHED, INPUT, MODEL, OUTPUT
+from tests.support import fake_answers
+from tests.support.fake_model import CACHED, HTML, INPUT, MODEL, OUTPUT
 
 Events = Callable[[str, str], Iterator[dict[str, Any]]]
 JSON, SSE = "application/json", "text/event-stream; charset=utf-8"
-WHOLE = [fake_model.anthropic, fake_model.completion, fake_model.response, fake_model.generated]
+WHOLE = [fake_answers.anthropic, fake_answers.completion, fake_answers.response, fake_answers.generated]
 STREAMED = [
-    fake_model.anthropic_events,
-    fake_model.completion_events,
-    fake_model.response_events,
-    fake_model.generated_events,
+    fake_answers.anthropic_events,
+    fake_answers.completion_events,
+    fake_answers.response_events,
+    fake_answers.generated_events,
 ]
 
 
@@ -62,7 +62,7 @@ def test_a_stream_of_each_api_is_counted_however_it_is_cut(
 
 
 def test_a_stream_of_gemini_as_a_list_is_counted() -> None:
-    raw = json.dumps(list(fake_model.generated_events(MODEL, "one two"))).encode()
+    raw = json.dumps(list(fake_answers.generated_events(MODEL, "one two"))).encode()
 
     assert counts(read(raw)) == (MODEL, INPUT, CACHED, OUTPUT)
 
@@ -76,7 +76,7 @@ def test_the_tokens_of_thoughts_and_of_written_caches_are_paid_for_and_counted()
 
 
 def test_a_stream_that_broke_off_gives_what_it_had_said() -> None:
-    first = next(fake_model.anthropic_events(MODEL, "one"))
+    first = next(fake_answers.anthropic_events(MODEL, "one"))
     found = read(stream(iter([first])), SSE)
 
     assert counts(found) == (MODEL, INPUT, CACHED, 1)
@@ -86,7 +86,7 @@ def test_a_stream_that_broke_off_gives_what_it_had_said() -> None:
 @pytest.mark.parametrize("events", STREAMED[:3], ids=name_of)
 def test_the_last_word_of_a_stream_is_known_and_the_model_cannot_say_it(events: Events) -> None:
     *talk, last = events(MODEL, '[DONE] {"type": "message_stop"} response.completed')
-    done = b"data: [DONE]\n\n" if events is fake_model.completion_events else b""
+    done = b"data: [DONE]\n\n" if events is fake_answers.completion_events else b""
 
     assert read(stream(iter([*talk, last])) + done, SSE).is_ended
     assert not read(stream(iter(talk)), SSE).is_ended
@@ -114,7 +114,7 @@ def test_a_model_that_is_not_a_short_printable_name_is_unknown(model: object) ->
     "raw",
     [
         b"",
-        fake_model.HTML,
+        HTML,
         b"{",
         b"null",
         b"[[]]",

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from codegenie.eval.broker.exchange import refusal
 from codegenie.eval.broker.heads import request_head, response_head
 from codegenie.eval.broker.rules import Passage, Refused, judge_body, judge_head, passed_back
 from tests.support.broker_lines import rules
@@ -137,6 +138,30 @@ def test_an_answer_gives_the_agent_no_cookie_no_address_and_no_framing() -> None
     ]
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_client_is_told_not_to_ask_again_with_a_refused_key(status: int) -> None:
+    lines = [f"HTTP/1.1 {status} No".encode(), b"x-should-retry: true", b"content-type: application/json"]
+
+    assert passed_back(response_head(lines)) == [
+        ("content-type", "application/json"),
+        ("x-should-retry", "false"),
+    ]
+
+
+def test_whether_to_ask_again_after_another_answer_is_the_providers_word() -> None:
+    assert passed_back(response_head([b"HTTP/1.1 409 Conflict", b"x-should-retry: true"])) == [
+        ("x-should-retry", "true")
+    ]
+    assert passed_back(response_head([b"HTTP/1.1 200 OK"])) == []
+
+
+@pytest.mark.parametrize("status", [400, 403, 502])
+def test_a_client_is_told_not_to_repeat_what_the_broker_refuses(status: int) -> None:
+    head_lines = refusal(status, "no").partition(b"\r\n\r\n")[0].split(b"\r\n")
+
+    assert (b"x-should-retry: false" in head_lines) == (status < 500)
+
+
 # Bodies.
 
 
@@ -226,6 +251,13 @@ OWN_TOOLS = [
     {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool", "max_characters": 10000},
     {"functionDeclarations": [{"name": "edit"}]},
     {"function_declarations": [{"name": "edit"}]},
+    {
+        "type": "namespace",
+        "name": "team",
+        "description": "d",
+        "tools": [{"type": "function", "name": "edit", "parameters": {}}, {"type": "custom", "name": "run"}],
+    },
+    {"type": "tool_search", "execution": "client", "description": "d", "parameters": {}},
 ]
 TOOLS_OF_THE_PROVIDER: list[Any] = [
     {"type": "web_search"},
@@ -251,6 +283,16 @@ TOOLS_OF_THE_PROVIDER: list[Any] = [
     {"functionDeclarations": [], "googleSearch": {}},
     {"name": "edit", "input_schema": {}, "googleSearch": {}},
     {"type": "function", "function": {}, "urlContext": {}},
+    {"type": "namespace", "name": "team", "tools": [{"type": "function"}, {"type": "web_search"}]},
+    {"type": "namespace", "name": "team", "tools": [{"type": "namespace", "name": "x", "tools": []}]},
+    {"type": "namespace", "name": "team", "tools": [{"type": "function"}], "server_url": TEXT},
+    {"type": "namespace", "name": "team", "tools": {"type": "web_search"}},
+    {"type": "namespace", "name": "team", "tools": ["web_search"]},
+    {"type": "namespace", "name": "team"},
+    {"type": "function", "tools": [{"type": "web_search"}]},
+    {"type": "tool_search"},
+    {"type": "tool_search", "execution": "server"},
+    {"type": "tool_search", "execution": "client", "server_url": TEXT},
     "web_search",
     None,
 ]
@@ -294,6 +336,10 @@ HONEST: list[dict[str, Any]] = [
     {"contents": [{"parts": [{"functionCall": {"args": {"fileUri": "x"}}}]}]},
     {"contents": [{"parts": [{"functionResponse": {"response": {"fileUri": "x"}}}]}]},
     {"messages": [{"content": f"please read {TEXT}"}]},
+    {"input": [{"type": "additional_tools", "role": "developer", "tools": [{"type": "custom"}]}]},
+    {"input": [{"type": "tool_search_output", "execution": "client", "tools": [{"type": "function"}]}]},
+    {"input": [{"type": "message", "tools": None}]},
+    {"messages": [{"content": [{"type": "tool_use", "input": {"tools": [{"type": "web_search"}]}}]}]},
 ]
 
 
@@ -310,6 +356,18 @@ def test_a_tool_that_the_provider_would_run_is_refused_and_passes_with_server_to
 
     assert caught.value.status == 403
     assert body(document, OPEN) == "m"
+
+
+@pytest.mark.parametrize("kind", ["additional_tools", "tool_search_output", "message"])
+@pytest.mark.parametrize("talk", ["input", "messages", "contents"])
+def test_a_tool_of_the_provider_that_is_added_within_the_talk_is_refused(talk: str, kind: str) -> None:
+    for key in ("tools", "Tools"):
+        added = {"type": kind, "role": "developer", key: [OWN_TOOLS[0], {"type": "web_search"}]}
+        document = {"model": "m", talk: [{"type": "message"}, added]}
+        with pytest.raises(Refused, match="'web_search' is not a tool of the agent") as caught:
+            body(document)
+        assert caught.value.status == 403
+        assert body(document, OPEN) == "m"
 
 
 @pytest.mark.parametrize("door", [*DOORS, *FETCHED], ids=json.dumps)

@@ -14,7 +14,7 @@ from codegenie.eval.broker.heads import Malformed, ResponseHead, response_framin
 from codegenie.eval.broker.meter import Meter
 from codegenie.eval.broker.patience import ASKED_AGAIN, Clock, Patience, stated_pause
 from codegenie.eval.broker.redaction import Redactor
-from codegenie.eval.broker.rules import Passage, Refused, passed_back
+from codegenie.eval.broker.rules import NOT_AGAIN, Passage, Refused, passed_back
 from codegenie.eval.broker.upstream import Answer, Dialler, Unreachable, Unusable
 
 _QUOTED_BYTES = 300
@@ -164,6 +164,8 @@ def refusal(status: int, message: str) -> bytes:
         f"content-length: {len(body)}",
         "connection: close",
     ]
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        lines.append(": ".join(NOT_AGAIN))
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body
 
 

@@ -35,6 +35,9 @@ _TOOL_KEYS = frozenset(
     )
 )
 _DECLARED_FUNCTIONS = {"functiondeclarations"}
+# Codex names its tools in groups, and searches among them itself where the tool says so.
+_GROUP, _GROUP_KEYS = "namespace", frozenset({"type", "name", "description", "tools"})
+_SEARCH, _SEARCH_KEYS = "tool_search", frozenset({"type", "execution", "description", "parameters"})
 # Each lets the provider fetch, search, run or remember something for the agent.
 _SERVER_SIDE = frozenset(
     (
@@ -127,7 +130,7 @@ def check_tools(body: dict[str, Any]) -> None:
         if folded(key) == "tools" and value is not None:
             _check_tool_list(value)
         if folded(key) in _PARTS_OF_A_TALK:
-            _check_sources(value)
+            _check_talk(value)
 
 
 def _check_tool_list(tools: object) -> None:
@@ -144,8 +147,21 @@ def _is_client_tool(tool: dict[str, Any]) -> bool:
         return False
     if keys == _DECLARED_FUNCTIONS:
         return True
-    kinds = _values(tool, "type") or ["custom"]
-    return keys <= _TOOL_KEYS and isinstance(kinds[0], str) and bool(_CLIENT_TOOL.fullmatch(kinds[0]))
+    kind = next(iter(_values(tool, "type") or ["custom"]))
+    if kind == _GROUP:
+        return keys <= _GROUP_KEYS and _is_group_of_client_tools(_values(tool, "tools"))
+    if kind == _SEARCH:
+        return keys <= _SEARCH_KEYS and _values(tool, "execution") == ["client"]
+    return keys <= _TOOL_KEYS and isinstance(kind, str) and bool(_CLIENT_TOOL.fullmatch(kind))
+
+
+def _is_group_of_client_tools(held: list[Any]) -> bool:
+    """Say whether a group holds one list of tools, and no group among them."""
+    tools = held[0] if held and isinstance(held[0], list) else [None]
+    return all(
+        isinstance(tool, dict) and _GROUP not in _values(tool, "type") and _is_client_tool(tool)
+        for tool in tools
+    )
 
 
 def _values(holder: dict[str, Any], name: str) -> list[Any]:
@@ -159,10 +175,12 @@ def _tool_name(tool: object) -> str:
     return f"tool {str(tool.get('type', ', '.join(tool)))[:_NAME_CHARACTERS]!r}"
 
 
-def _check_sources(talk: object) -> None:
-    """Check that no part of a talk is an address from which the provider would fetch it."""
+def _check_talk(talk: object) -> None:
+    """Check that no part of a talk is an address to be fetched, and that none adds a tool of the provider."""
     for part in _objects(talk):
         for key, value in part.items():
+            if folded(key) == "tools" and value is not None:
+                _check_tool_list(value)
             if _is_remote(folded(key), value):
                 raise Unacceptable(f"`{key}` is an address to be fetched, and server_tools is false")
 

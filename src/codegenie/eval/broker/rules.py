@@ -57,6 +57,9 @@ _PASSED_BACK = frozenset(
 )
 _PASSED_BACK_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
 _MODEL_CHARACTERS = 200
+_KEY_REFUSED = frozenset({401, 403})
+NOT_AGAIN = ("x-should-retry", "false")
+"""Clients of Anthropic and OpenAI do not repeat such a request. Without it, Claude Code tries for minutes."""
 
 
 class Refused(Exception):  # noqa: N818 - an answer to an agent
@@ -150,9 +153,14 @@ def _check_models(rules: BrokerRules, asked: list[str]) -> None:
 
 
 def passed_back(head: ResponseHead) -> list[tuple[str, str]]:
-    """Return the headers of an answer that an agent may see: no cookie, no address, no framing."""
-    return [
+    """Return the headers of an answer that an agent may see: no cookie, no address, no framing.
+
+    A refused key stays refused, whatever the provider says about it.
+    """
+    is_final = head.status in _KEY_REFUSED
+    kept = [
         (name, value)
         for name, value in head.fields
         if name in _PASSED_BACK or name.startswith(_PASSED_BACK_PREFIXES)
     ]
+    return [*(field for field in kept if field[0] != NOT_AGAIN[0]), NOT_AGAIN] if is_final else kept

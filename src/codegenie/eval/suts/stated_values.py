@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.sanitising import one_line
+from codegenie.eval.suts.agent_spec.records import PLUS
 
 Kind = Literal["cost_usd", "input_tokens", "cached_tokens", "output_tokens", "model"]
 _MOST_TOKENS = 1_000_000_000_000
@@ -33,16 +34,19 @@ MISSING = Stated(None, "is missing")
 
 
 def found_in(document: Any, path: str, kind: Kind) -> Stated:  # noqa: ANN401 - any JSON value
-    """Return the value at a dotted path; `*` stands for all keys or items, whose numbers are added up."""
-    parts = path.split(".")
+    """Return the value at a dotted path; `*` stands for all keys or items, whose numbers are added up.
+
+    Numbers at several paths, with ` + ` between them, are added up too. Then each of them has to be there.
+    """
     if kind == "model":
-        return _model(document, parts)
-    nodes = _reached([document], parts)
-    if not nodes:
-        return MISSING
+        return _model(document, path.split("."))
     total = Stated(0)
-    for node in nodes:
-        total = added(total, checked_number(node, kind), kind)
+    for one_path in path.split(PLUS):
+        nodes = _reached([document], one_path.split("."))
+        if not nodes:
+            return MISSING
+        for node in nodes:
+            total = added(total, checked_number(node, kind), kind)
     return total
 
 

@@ -21,7 +21,7 @@ from codegenie.eval.suts.agent_spec.placeholders import (
     is_plain_path,
     placeholder_problem,
 )
-from codegenie.eval.suts.agent_spec.records import AgentSpec, BrokerTable, NetworkMode, OutputTable
+from codegenie.eval.suts.agent_spec.records import PLUS, AgentSpec, BrokerTable, NetworkMode, OutputTable
 
 OWN_VARIABLES = frozenset({"HOME", "TMPDIR", "USER", "LOGNAME", "GIT_CONFIG_NOSYSTEM"})
 """The harness sets these for every agent."""
@@ -246,7 +246,8 @@ def _path(key: str, path: str | None, output: OutputTable) -> Iterator[Finding]:
     if path is None:
         return
     if output.format != "text":
-        if not _DOTTED.fullmatch(path):
+        paths = [path] if key == "output.model" else path.split(PLUS)
+        if not all(map(_DOTTED.fullmatch, paths)):
             yield Finding(key, "it is not a dotted path", "write names with dots between them, or * for all")
     elif key == "output.model":
         yield Finding(key, "no model is read from text", "leave it out")

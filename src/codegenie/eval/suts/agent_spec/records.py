@@ -115,6 +115,10 @@ class WorkspaceTable(Table):
     ] = Field(default=(), max_length=16)
 
 
+PLUS = " + "
+"""Stands between the places of a number that an agent states in parts."""
+
+
 class OutputTable(Table):
     """`[output]`: where the agent states what it used."""
 
