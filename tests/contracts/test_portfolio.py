@@ -105,7 +105,8 @@ def absent_tests(restriction: Restriction) -> Iterator[str]:
 @cache
 def _functions(file: Path) -> frozenset[str]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(node.name for node in tree.body if isinstance(node, kinds))
 
 
 def test_a_restriction_names_tests_that_exist() -> None:

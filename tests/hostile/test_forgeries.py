@@ -4,8 +4,9 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import Any
 import pytest
 
 from tests.hostile.attackers.forgeries import FORGERIES, HONEST, Judge
-from tests.hostile.engine.forging import score_by_naive_suite, score_by_worker
+from tests.hostile.engine.forging import main, score_by_naive_suite, score_by_worker
+from tests.support.confinement import CONFINED
 from tests.support.executing import Bench, opened_bench
-from tests.support.ordinary_user import run_as_ordinary_user
+from tests.support.ordinary_user import run_as_ordinary_user, run_in_own_processes
 from tests.support.sampling import one_worker
 
 pytestmark = one_worker(__name__)
@@ -89,17 +91,38 @@ def test_each_naive_judge_believes_honest_code_and_not_wrong_code(stage: Stage, 
     assert stage.run(score_by_naive_suite(stage.bench, wrong, judge)) == 0
 
 
-@pytest.mark.all_ways
-def test_an_ordinary_user_gets_the_same_scores() -> None:
+EXPECTED = {
+    **{name: [1, 1] for name in HONEST},
+    **{name: [0, 0, 1] if technique.fools else [0, 0] for name, technique in FORGERIES.items()},
+}
+
+
+def scores_by(run: Callable[[Path], "subprocess.CompletedProcess[str]"]) -> dict[str, list[int]]:
+    """Return the scores of everything, played in a process of its own."""
     room = Path(tempfile.mkdtemp(prefix="forging-"))
     try:
-        done = run_as_ordinary_user("tests.hostile.engine.forging", room, TASKS)
+        done = run(room)
         assert done.returncode == 0, done.stderr[-2000:]
-        scores = json.loads((room / "scores.json").read_text(encoding="utf-8"))
+        scores: dict[str, list[int]] = json.loads((room / "scores.json").read_text(encoding="utf-8"))
     finally:
         shutil.rmtree(room, ignore_errors=os.getuid() == 0)
+    return scores
 
-    assert scores == {
-        **{name: [1, 1] for name in HONEST},
-        **{name: [0, 0, 1] if technique.fools else [0, 0] for name, technique in FORGERIES.items()},
-    }
+
+@pytest.mark.all_ways
+@pytest.mark.parametrize("isolation_class", CONFINED)
+def test_an_ordinary_user_gets_the_same_scores(isolation_class: str) -> None:
+    assert (
+        scores_by(lambda room: run_as_ordinary_user(main.__module__, room, TASKS, isolation_class))
+        == EXPECTED
+    )
+
+
+@pytest.mark.all_ways
+def test_code_gets_the_same_scores_where_its_box_has_no_namespaces() -> None:
+    assert scores_by(lambda room: run_in_own_processes(main.__module__, room, "landlock")) == EXPECTED
+
+
+def test_code_without_a_pid_namespace_is_not_executed_on_the_host(stage: Stage) -> None:
+    with pytest.raises(RuntimeError, match="in one that holds its harness"):
+        stage.run(opened_bench(isolation_class="landlock").__aenter__())

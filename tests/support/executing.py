@@ -1,11 +1,13 @@
-"""Executes steps as a run does: real boxes of class `namespace`, and a case that is plain data.
+"""Executes steps as a run does: real boxes, and a case that is plain data.
 
-Hostile code that is executed here has a pid namespace and a user of its own. No other class is offered: there
-one `kill(-1)` would reach processes of this machine.
+Hostile code that is executed here has a pid namespace and a user of its own: that of class `namespace`, or
+that in which the whole program was started. Another class is refused elsewhere, because there one `kill(-1)`
+would reach processes of this machine if a wall had a hole.
 """
 
 import datetime as dt
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any, cast
 from codegenie.eval.execution.opening import opened_executor
 from codegenie.eval.execution.steps import BoxedExecutor
 from codegenie.eval.execution_ports import CaseFile
-from codegenie.eval.models import BenchCase
+from codegenie.eval.models import BenchCase, IsolationClass
 from codegenie.eval.ports import CaseStore
 
 Execution = dict[str, Any]
@@ -48,10 +50,15 @@ class Bench:
 
 
 @asynccontextmanager
-async def opened_bench(*secrets: Path) -> AsyncIterator[Bench]:
+async def opened_bench(*secrets: Path, isolation_class: IsolationClass = "namespace") -> AsyncIterator[Bench]:
     """Give an executor with one box server."""
+    if isolation_class != "namespace" and os.getpid() != 1:
+        raise RuntimeError(
+            "hostile code without a pid namespace is executed in one that holds its harness, too"
+        )
     store = PlainStore()
-    async with opened_executor("namespace", cast("CaseStore", store), tuple(map(str, secrets))) as executor:
+    hidden = tuple(map(str, secrets))
+    async with opened_executor(isolation_class, cast("CaseStore", store), hidden) as executor:
         yield Bench(executor, store)
 
 

@@ -19,6 +19,10 @@ from tests.hostile.engine.table import ROOT
 # One for each worker, and none that the machine knows.
 _USER = 61777 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _NEEDED = sorted({str(ROOT), sys.prefix, sys.base_prefix, str(Path(codegenie.__file__).parent)})
+_UNSHARED = [
+    "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--mount-proc", "--kill-child",
+]  # fmt: skip
+_SECONDS = 400
 _OPEN_UP = r"""
 set -e
 stage=$1; user=$2; tasks=$3; shift 3
@@ -51,17 +55,23 @@ def run_as_ordinary_user(
     The room lies where that user can enter, and so not below a directory of pytest.
     """
     program = [sys.executable, "-m", module, str(room), *arguments]
-    environment = {**unmeasured(), **_closed(), "PYTHONDONTWRITEBYTECODE": "1"}
     if os.getuid() == 0:
         stage = room / "stage"
         stage.mkdir()
         os.chown(room, _USER, _USER)
-        unshare = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--mount-proc"]
         shell = ["sh", "-c", _OPEN_UP, "sh", str(stage), str(_USER), str(tasks)]
-        program = [*unshare, "--kill-child", *shell, *program]
-    else:
-        own = ["--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
-        program = ["unshare", *own, "prlimit", f"--nproc={tasks}", *program]
+        return _run([*_UNSHARED, *shell, *program])
+    return _run([*_UNSHARED, "--user", "--map-current-user", "prlimit", f"--nproc={tasks}", *program])
+
+
+def run_in_own_processes(module: str, room: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run `python -m MODULE ROOM ARGUMENTS` as the user of the tests, as the first process that it sees."""
+    mapped = [] if os.getuid() == 0 else ["--user", "--map-current-user"]
+    return _run([*_UNSHARED, *mapped, sys.executable, "-m", module, str(room), *arguments])
+
+
+def _run(program: list[str]) -> "subprocess.CompletedProcess[str]":
+    environment = {**unmeasured(), **_closed(), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        program, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False
+        program, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
     )

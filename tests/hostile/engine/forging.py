@@ -1,5 +1,7 @@
 """Plays forgeries: each against the worker of a step of calls, and against a naive suite in one process.
 
+Usage: python -m tests.hostile.engine.forging ROOM CLASS
+
 The naive suite is the control. It runs as a step of kind `program` in a box, never on the host.
 """
 
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from codegenie.eval.bench.codegenie_rubric import returned
+from codegenie.eval.models import IsolationClass
 from tests.hostile.attackers.forgeries import FORGERIES, HONEST, Judge, Technique
 from tests.support.executing import Bench, Execution, calls, calls_step, opened_bench, program_step
 
@@ -97,15 +100,16 @@ async def all_scores(bench: Bench) -> dict[str, list[int]]:
     return found
 
 
-async def _play() -> dict[str, list[int]]:
-    async with opened_bench() as bench:
+async def _play(isolation_class: IsolationClass) -> dict[str, list[int]]:
+    async with opened_bench(isolation_class=isolation_class) as bench:
         return await all_scores(bench)
 
 
-def main() -> None:
+def main(room: Path, isolation_class: IsolationClass) -> None:
     """Play everything, and write the scores into the room."""
-    Path(sys.argv[1], "scores.json").write_text(json.dumps(asyncio.run(_play())), encoding="utf-8")
+    scores = asyncio.run(_play(isolation_class))
+    (room / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), sys.argv[2])  # type: ignore[arg-type]  # a word that the test says

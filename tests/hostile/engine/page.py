@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tests.hostile.engine.agent_rows import AgentRow, read_agent_rows
 from tests.hostile.engine.table import ROOT, Scenario, read_portfolio
 
 PAGE = ROOT / "docs" / "reference" / "scenarios.md"
@@ -17,9 +18,19 @@ which tests go red. Ids such as RO-04 are the rows of the threat catalog that a 
 """
 
 
+_OF_AGENTS = """\
+## Agents in boxes
+
+What an agent that is a program tries from its box. Whole runs of a hostile agent play each row in classes
+`namespace` and `landlock`, as root and as an ordinary user, and no part of it succeeds. The same agent
+without walls, in a pid namespace of its own, succeeds with every part
+(`tests/hostile/test_agent_rows.py`). Only the witness counts, never what the agent says.
+"""
+
+
 def page() -> str:
     """Return the page."""
-    return "\n".join([_HEAD, *_sections()]).rstrip("\n") + "\n"
+    return "\n".join([_HEAD, *_sections(), _OF_AGENTS, *_agent_rows()]).rstrip("\n") + "\n"
 
 
 def _sections() -> Iterator[str]:
@@ -40,6 +51,19 @@ def _sections() -> Iterator[str]:
 def _row(row: Scenario, defends: str) -> str:
     threats = ", ".join(row.threats) or "ours"
     return f"| `{row.name}` | {row.attack} | {defends} (`{row.defense}`) | `{row.expected}` | {threats} |"
+
+
+def _agent_rows() -> Iterator[str]:
+    yield "| row | attack | defense | witness | networks |"
+    yield "|---|---|---|---|---|"
+    rows = read_agent_rows().values()
+    yield from map(_agent_row, rows)
+    yield ""
+    yield from (f"- `{row.name}`: {row.note}." for row in rows if row.note)
+
+
+def _agent_row(row: AgentRow) -> str:
+    return f"| `{row.name}` | {row.attack} | {row.defense} | {row.witness} | {', '.join(row.networks)} |"
 
 
 if __name__ == "__main__":
