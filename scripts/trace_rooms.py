@@ -10,6 +10,7 @@ one thought is spread over many rooms. With `--most` the count is checked: the e
 import argparse
 import asyncio
 import collections
+import dis
 import sys
 import tempfile
 import threading
@@ -28,6 +29,13 @@ def room_of(file: str) -> str | None:
     return file[len(PACKAGE) + 1 :].partition("/")[0].removesuffix(".py")
 
 
+def goes_on(frame: FrameType) -> bool:
+    """Say whether a coroutine or generator is resumed: that is no call, and depends on the load."""
+    code, position = frame.f_code.co_code, frame.f_lasti
+    # The argument of RESUME is 0 at the start of a function, and says in its two lowest bits what else it is.
+    return dis.opname[code[position]] == "RESUME" and bool(code[position + 1] & 3)
+
+
 class Tracer:
     """Counts hand-offs from file to file and from room to room."""
 
@@ -37,7 +45,7 @@ class Tracer:
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         """Count a call, if it is a hand-off."""
-        if event != "call" or room_of(frame.f_code.co_filename) is None:
+        if event != "call" or room_of(frame.f_code.co_filename) is None or goes_on(frame):
             return
         caller = frame.f_back
         while caller is not None and room_of(caller.f_code.co_filename) is None:

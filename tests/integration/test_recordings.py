@@ -135,6 +135,7 @@ def test_a_run_that_ends_early_leaves_what_it_recorded(place: RecordedPlace) -> 
     assert sorted(recording.outputs) == ["broken/0", "broken/1", "right/0"]
     assert "5 of 8 trials of this run were not recorded" in place.refusal()
     assert "the run that recorded has not finished" in place.refusal()
+    assert place.refusal().endswith("or resume that run by its own command")
     notes = place.opened(only=["right"], trials=1).notes
     assert "the run that recorded has not finished, so the recording may still grow" in notes
 

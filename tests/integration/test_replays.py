@@ -115,6 +115,7 @@ def test_a_case_that_was_not_recorded_is_refused_and_not_scored(place: RecordedP
     shutil.copytree(place.recording, larger.recording)
 
     assert "4 of 12 trials of this run were not recorded, such as later/0" in larger.refusal()
+    assert larger.refusal().endswith("choose recorded cases with --cases, or record again")
     larger.opened(only=CASES)
 
 

@@ -102,7 +102,7 @@ class RecordedPlace:
         """Return why a replay is refused before its run begins, and where."""
         with pytest.raises(SutSpecInvalid) as caught:
             self.opened(**options)
-        return f"{caught.value.message} ({caught.value.where})"
+        return f"{caught.value.message} ({caught.value.where}) {caught.value.hint}"
 
 
 def recorded_place(directory: Path) -> RecordedPlace:

@@ -17,6 +17,7 @@ from codegenie.eval.system import protocol
 
 _MOST_STREAMS = 8
 _END_SECONDS = 15.0
+_LARGE_BYTES = 1 << 25
 _CAPS: dict[str, Literal["memory", "workspace"]] = {"memory": "memory", "workspace": "workspace"}
 
 
@@ -124,8 +125,12 @@ class Box:
         finally:
             self._channel.close()
             os.close(self._process)
-            # In a thread: with its last descriptor the kernel frees the workspace, and other agents go on.
-            await asyncio.shield(asyncio.to_thread(_close_all, self._descriptors))
+            if self._clean_up is None and any(map(_is_large, self._descriptors[:2])):
+                # In a thread: with its last descriptor the kernel frees a directory in memory, and other
+                # agents go on meanwhile.
+                await asyncio.shield(asyncio.to_thread(_close_all, self._descriptors))
+            else:
+                _close_all(self._descriptors)
 
     async def _execute(self, start: AgentStart) -> None:
         message = protocol.RunInBox(argv=list(start.argv), env=dict(start.environment))
@@ -179,6 +184,12 @@ class Box:
             wall_seconds=answer["wall"],
             ended_over=_CAPS.get(answer["over"]),
         )
+
+
+def _is_large(directory: int) -> bool:
+    """Say whether the file system of a directory holds so much that the kernel frees it for long."""
+    there = os.fstatvfs(directory)
+    return (there.f_blocks - there.f_bfree) * there.f_frsize > _LARGE_BYTES
 
 
 def _close_all(descriptors: Iterable[int]) -> None:

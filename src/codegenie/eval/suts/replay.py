@@ -91,11 +91,12 @@ def _check_plan(found: RecordingOnDisk, plan: RunPlan) -> None:
     missing = [key for key in wanted if key not in recording.outputs]
     if missing:
         unfinished = "" if recording.finished else "; the run that recorded has not finished"
+        more = "record again" if recording.finished else "resume that run by its own command"
         raise SutSpecInvalid(
             f"{len(missing)} of {counted(len(wanted), 'trial')} of this run were not recorded, such as"
             f" {missing[0]}{unfinished}",
             where=str(found.directory),
-            hint="choose recorded cases with --cases, or record again",
+            hint=f"choose recorded cases with --cases, or {more}",
         )
 
 
