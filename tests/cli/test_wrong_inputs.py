@@ -138,7 +138,7 @@ def test_a_real_process_refuses_as_well(row: Refusal, bench: Path) -> None:
     [
         "--trials 2 --concurrency 256 --timeout 0.5 --max-cost-usd 0 --isolation subprocess",
         "--sut oracle --cases adds_* --cases off_by_one",
-        "--sut python:agent:answer --sut-version 1.0 --sut-env PATH",
+        "--sut python:agent:answer --sut-version 1.0 --sut-env PATH --sut-isolation subprocess",
         "--bench-root ./bench",
     ],
 )
@@ -161,7 +161,8 @@ def test_many_variables_for_an_agent_are_taken_or_refused_in_words(
         monkeypatch.setenv(name, "1")
     flags = [flag for name in names for flag in ("--sut-env", name)]
 
-    code = run_command_line([*RUN, "--sut", "python:agent:answer", *flags, "--json"])
+    plainly = ("--sut", "python:agent:answer", "--sut-isolation", "subprocess")
+    code = run_command_line([*RUN, *plainly, *flags, "--json"])
 
     said = json.loads(capsys.readouterr().out)
     if code:

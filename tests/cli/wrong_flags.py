@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from tests.cli.refusals import RUN, Refusal, wrong_flags
+from tests.support.commands import without_a_box
 from tests.support.stub_benches import NAME, Edit, in_turn, link, removed, sparse
 
 SETTINGS = "SettingsInvalid"
@@ -14,7 +15,7 @@ NO_SUT = "SutSpecInvalid"
 
 def _run_with(sentence: str, flags: str | tuple[str, ...], error: str, says: str) -> Refusal:
     words = tuple(flags.split()) if isinstance(flags, str) else flags
-    return wrong_flags(sentence, RUN + words, error, says)
+    return wrong_flags(sentence, (RUN[0], *without_a_box(*RUN[1:], *words)), error, says)
 
 
 def _class(sentence: str, name: str, says: str) -> Refusal:
@@ -95,6 +96,37 @@ VALUES = [
         "a part of a module that is not there", "--sut python:json.gone:f", NO_SUT, "no module 'json.gone'"
     ),
     _run_with("a function that is not there", "--sut python:json:no_such_function", NO_SUT, "cannot import"),
+    _run_with(
+        "a Python for another agent", "--sut null --sut-python python3", NO_SUT, "takes no --sut-python"
+    ),
+    _run_with("an empty --sut-python", ("--sut-python", ""), SETTINGS, "'--sut-python': is empty"),
+    _run_with(
+        "a Python that is not there",
+        "--sut python:json:loads --sut-python ./no-such-python",
+        NO_SUT,
+        "no-such-python: there is no such program",
+    ),
+    _run_with(
+        "a Python with an escape",
+        ("--sut", "python:json:loads", "--sut-python", "\x1b[2J"),
+        NO_SUT,
+        "cannot be shown",
+    ),
+    _run_with(
+        "a model for a function", "--sut python:json:loads --sut-model m", NO_SUT, "takes no --sut-model"
+    ),
+    _run_with(
+        "a broker for a function",
+        "--sut python:json:loads --sut-network broker --sut-isolation auto",
+        NO_SUT,
+        "the agent has no [broker]",
+    ),
+    _run_with(
+        "a network for a plain process",
+        "--sut python:json:loads --sut-network none",
+        NO_SUT,
+        "reaches all that its user reaches",
+    ),
     _run_with("a version of the harness's own SUT", "--sut null --sut-version 2", NO_SUT, "--sut-version"),
     _run_with("a variable for the harness's own SUT", "--sut oracle --sut-env HOME", NO_SUT, "--sut-env"),
     _run_with(

@@ -81,15 +81,23 @@ def test_everything_that_verify_may_leave_unchecked_is_named() -> None:
 # The job of the page about CI.
 
 _JOB = re.compile(r"```sh file=gate\.sh\n(.*?)```", re.DOTALL)
+# The box hides the bench, so a good agent has to know by heart what is right.
 _SOLVES = """\
-from pathlib import Path
+SOLUTIONS = {solutions!r}
 
 
 def solve(case):
-    solution = Path({bench!r}) / "dependency-pin" / "cases" / case.case_id / "solution"
-    files = [file for file in solution.rglob("*") if file.is_file()]
-    return {{"files": {{str(file.relative_to(solution)): file.read_text() for file in files}}}}
+    return {{"files": SOLUTIONS[case.case_id]}}
 """
+
+
+def solutions() -> dict[str, dict[str, str]]:
+    """Return the files of every solution, by case."""
+    found: dict[str, dict[str, str]] = {}
+    for case in (ROOT / "bench" / "dependency-pin" / "cases").iterdir():
+        files = [file for file in (case / "solution").rglob("*") if file.is_file()]
+        found[case.name] = {str(file.relative_to(case / "solution")): file.read_text() for file in files}
+    return found
 
 
 def job_ends_with(directory: Path, agent: str) -> int:
@@ -101,7 +109,9 @@ def job_ends_with(directory: Path, agent: str) -> int:
     shim.chmod(0o755)
     shutil.copytree(ROOT / "bench", directory / "bench", dirs_exist_ok=True)
     (directory / "trust-tiers.yaml").write_text("thresholds: {bronze: 0.5}\n", encoding="utf-8")
-    (directory / "my_agent.py").write_text(agent.format(bench=str(ROOT / "bench")), encoding="utf-8")
+    (directory / "my_agent.py").write_text(agent.format(solutions=solutions()), encoding="utf-8")
+    # The user of root's boxes has to see the agent.
+    directory.chmod(0o755)
     path = f"{shim.parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "AGENT": "python:my_agent:solve"}
     return subprocess.run(["bash", "-c", job], cwd=directory, env=environment, check=False).returncode

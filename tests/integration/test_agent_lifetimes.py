@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.agent_desk import FIXING, AgentDesk, agent_desk
 from tests.support.benches import TASK_CLASS
-from tests.support.commands import environment, eval_argv
+from tests.support.commands import environment, user_argv
 from tests.support.sampling import one_worker
 
 pytestmark = one_worker(__name__)
@@ -28,7 +28,7 @@ def desk() -> Iterator[AgentDesk]:
 
 
 def started(desk: AgentDesk, spec: str, *arguments: str) -> "subprocess.Popen[str]":
-    argv = eval_argv("run", TASK_CLASS, "--sut", spec, "--quiet", "--concurrency", "1", *arguments)
+    argv = user_argv("run", TASK_CLASS, "--sut", spec, "--quiet", "--concurrency", "1", *arguments)
     return subprocess.Popen(
         argv,
         cwd=desk.directory,
@@ -82,9 +82,22 @@ sed -i 's/a - b/a + b/' calc.py
 """
 
 
-def test_a_killed_run_leaves_no_agent_and_repeats_no_finished_call(desk: AgentDesk) -> None:
+PYTHON_SLEEPER = """\
+import subprocess
+
+
+def solve(case):
+    subprocess.run(["sed", "-i", "s/a - b/a + b/", "calc.py"])
+    if case.case_id != "one":
+        subprocess.run(["sleep", "{mark}"])
+"""
+
+
+@pytest.mark.parametrize("kind", ["command", "python"])
+def test_a_killed_run_leaves_no_agent_and_repeats_no_finished_call(desk: AgentDesk, kind: str) -> None:
     mark = unique_seconds()
-    spec = desk.script(SLEEPER.format(mark=mark))
+    spec = desk.script(SLEEPER.format(mark=mark)) if kind == "command" else "python:sleeper:solve"
+    (desk.directory / "sleeper.py").write_text(PYTHON_SLEEPER.format(mark=mark), encoding="utf-8")
     run = started(desk, spec)
     wait_until(lambda: processes_with(mark))
     run.send_signal(signal.SIGKILL)

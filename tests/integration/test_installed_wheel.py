@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.benches import TASK_CLASS, write_bench
-from tests.support.commands import answered
+from tests.support.commands import answered, without_a_box
 from tests.support.sampling import one_worker
 
 pytestmark = one_worker(__name__)
@@ -127,9 +127,11 @@ def test_the_fence_says_what_to_do_where_there_is_no_bench(user: NewUser) -> Non
     assert done.stderr.splitlines()[0] == "codegenie: there is no bench/ to check"
 
 
-@pytest.mark.parametrize("command", [["run", "dependency-pin", "--sut", "python:slow:agent"], ["demo"]])
+@pytest.mark.parametrize(
+    "command", [without_a_box("run", "dependency-pin", "--sut", "python:slow:agent"), ("demo",)]
+)
 def test_a_command_that_is_told_to_end_takes_its_copy_of_the_benches_along(
-    user: NewUser, command: list[str]
+    user: NewUser, command: tuple[str, ...]
 ) -> None:
     slow = "import time\n\n\ndef agent(case):\n    time.sleep(60)\n"
     (user.directory / "slow.py").write_text(slow, encoding="utf-8")

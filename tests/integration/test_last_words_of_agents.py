@@ -28,6 +28,7 @@ def asked(directory: Path, body: str, seconds: float = 120.0, head: str = HEAD) 
     async def ask() -> SutAnswer | SutFault:
         sut = PythonSut("agent:solve")
         try:
+            await sut.prepare()
             return await sut.ask(case, seconds)
         finally:
             await sut.close()

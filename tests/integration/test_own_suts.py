@@ -11,6 +11,7 @@ from codegenie.eval.errors import BenchCaseDigestMismatch, SutSpecInvalid
 from codegenie.eval.models import RunPlan
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.runner import Runner
+from codegenie.eval.suts.boxed.python import BoxedPythonSut
 from codegenie.eval.suts.builtin import NullSut, OracleSut
 from codegenie.eval.suts.python import PythonSut
 from codegenie.eval.suts.result_reader import read_result
@@ -149,7 +150,9 @@ def test_a_spec_that_we_know_is_opened(
     monkeypatch.chdir(tmp_path)
 
     assert isinstance(open_sut(SutRequest("null"), plan), NullSut)
-    assert isinstance(open_sut(SutRequest("python:agent:solve"), plan), PythonSut)
+    plain = SutRequest("python:agent:solve", isolation="subprocess")
+    assert isinstance(open_sut(plain, plan), PythonSut)
+    assert isinstance(open_sut(SutRequest("python:agent:solve"), plan), BoxedPythonSut)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.command import start, supervisors_for, wait_until, working_below
 from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
+from tests.support.commands import without_a_box
 
 FINISHED, REST = "a-finished", ("b-under-way", "c-under-way", "d-never", "e-never")
 
@@ -49,7 +50,7 @@ def begin(directory: Path, phase: str, *extra: str) -> "subprocess.Popen[bytes]"
     (directory / "agent.py").write_text(definition + AGENT)
     sut = "null" if phase == "rubric" else "python:agent:solve"
     how = ["--sut", sut, "--isolation", "subprocess"]  # its rubric writes outside, to be seen
-    process = start(["eval", "run", TASK_CLASS, *how, *extra], directory)
+    process = start(["eval", *without_a_box("run", TASK_CLASS, *how, *extra)], directory)
     assert wait_until(lambda: under_way.exists() and len(set(under_way.read_text().split())) >= 2), (
         "never under way"
     )
@@ -106,7 +107,9 @@ def test_a_signal_while_the_agent_is_imported_ends_the_run_too(tmp_path: Path) -
     (tmp_path / "agent.py").write_text(
         f"import time\nopen({str(tmp_path / 'importing')!r}, 'w').close()\ntime.sleep(60)\n"
     )
-    process = start(["eval", "run", TASK_CLASS, "--sut", "python:agent:solve", "--json"], tmp_path)
+    process = start(
+        ["eval", *without_a_box("run", TASK_CLASS, "--sut", "python:agent:solve", "--json")], tmp_path
+    )
     assert wait_until((tmp_path / "importing").exists)
     process.send_signal(signal.SIGTERM)
     stdout, _ = process.communicate(timeout=120)
@@ -151,7 +154,8 @@ def test_a_harness_that_is_killed_before_its_first_rubric_leaves_no_directory(tm
         "    time.sleep(60)\n"
     )
     process = start(
-        ["eval", "run", TASK_CLASS, "--sut", "python:agent:solve", "--concurrency", "1"], tmp_path
+        ["eval", *without_a_box("run", TASK_CLASS, "--sut", "python:agent:solve", "--concurrency", "1")],
+        tmp_path,
     )
     assert wait_until((tmp_path / "asked").exists)
     os.kill(process.pid, signal.SIGKILL)

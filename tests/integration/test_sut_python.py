@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from codegenie.eval.errors import SutChanged, SutSpecInvalid
-from codegenie.eval.models import BenchRunReport
+from codegenie.eval.models import BenchRunReport, SutIdentity
 from codegenie.eval.runner import Runner
 from codegenie.eval.stopping import Stop
 from codegenie.eval.suts.python import PythonSut
@@ -200,14 +200,28 @@ def test_it_is_given_an_allow_list_a_private_home_and_four_facts(aftermath: Afte
     assert not Path(facts["cwd"]).exists()
 
 
+def prepared(reference: str, version: str | None = None) -> SutIdentity:
+    """Return the identity of an agent in the current directory."""
+
+    async def prepare() -> SutIdentity:
+        sut = PythonSut(reference, version=version)
+        try:
+            await sut.prepare()
+            return sut.identity
+        finally:
+            await sut.close()
+
+    return asyncio.run(prepare())
+
+
 def test_identity_is_spec_version_and_the_digest_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "agent.py").write_text("def solve(case):\n    return {}\n")
-    before = PythonSut("agent:solve", version="7").identity
+    before = prepared("agent:solve", version="7")
     (tmp_path / "agent.py").write_text("def solve(case):\n    return {'a': 1}\n")
-    after = PythonSut("agent:solve", version="7").identity
+    after = prepared("agent:solve", version="7")
 
     assert (before.spec, before.version) == ("python:agent:solve", "7")
     assert before.digest != after.digest

@@ -12,6 +12,7 @@ import pytest
 from codegenie.eval.cli import run_command_line
 from tests.integration.command import PROGRAM, run
 from tests.support.benches import TASK_CLASS, write_bench
+from tests.support.commands import without_a_box
 from tests.support.sampling import one_worker
 from tests.support.terminal import HOSTILE, OWN_SEQUENCE, STEERING, on_a_terminal
 
@@ -67,7 +68,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-ARGUMENTS = ["eval", "run", TASK_CLASS, "--sut", "python:agent:solve"]
+ARGUMENTS = ["eval", *without_a_box("run", TASK_CLASS, "--sut", "python:agent:solve")]
 NO_AGENT = ["eval", "run", TASK_CLASS, "--sut", "null"]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
-from tests.support.commands import call, environment, eval_argv
+from tests.support.commands import call, environment, user_argv
 
 WRONG = "def add(a, b):\n    return a - b\n"
 RIGHT = "def add(a, b):\n    return a + b\n"
@@ -55,7 +55,7 @@ class AgentDesk:
 
     def ask(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Call any command."""
-        return call(eval_argv(*arguments), self.directory, environment(**{**self.variables, **more}))
+        return call(user_argv(*arguments), self.directory, environment(**{**self.variables, **more}))
 
     def document(self, *arguments: str, **more: str) -> dict[str, Any]:
         """Call any command with --json, and return its document."""

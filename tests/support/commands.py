@@ -34,9 +34,25 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": SOURCES, **more}
 
 
-def eval_argv(*arguments: str) -> list[str]:
-    """Return the command line of `codegenie eval`."""
+def user_argv(*arguments: str) -> list[str]:
+    """Return the command line of `codegenie eval` in exactly these words."""
     return [sys.executable, "-m", "codegenie", "eval", *arguments]
+
+
+def eval_argv(*arguments: str) -> list[str]:
+    """Return the command line of `codegenie eval`. A Python agent of these tests runs without a box."""
+    return user_argv(*without_a_box(*arguments))
+
+
+def without_a_box(*arguments: str) -> tuple[str, ...]:
+    """Let a Python agent run as a plain process: those of most tests write into files of the host.
+
+    A test of agents in boxes says so with --sut-isolation, or uses the words of a user.
+    """
+    names_python = any(each.startswith("python:") for each in arguments)
+    if arguments[:1] != ("run",) or not names_python or "--sut-isolation" in arguments:
+        return arguments
+    return (*arguments, "--sut-isolation", "subprocess")
 
 
 def run_argv(*arguments: str) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from codegenie.eval.cli import run_command_line
 from tests.support.benches import TASK_CLASS, CaseFiles, write_bench
+from tests.support.commands import without_a_box
 
 if TYPE_CHECKING:
     # Attacks are played in processes of their own, which need no pytest and would wait for its import.
@@ -79,7 +80,7 @@ class Desk:
         """Call `codegenie eval` in the directory."""
         self.capture.readouterr()
         with chdir(self.directory):
-            code = run_command_line(["eval", command, *arguments])
+            code = run_command_line(["eval", *without_a_box(command, *arguments)])
         out, err = self.capture.readouterr()
         return Said(code, out, err)
 

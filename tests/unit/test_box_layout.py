@@ -32,6 +32,13 @@ def test_a_new_root_shows_the_system_and_what_is_named_and_covers_the_secrets_in
     assert not {"/", "/home", "/root", "/var", "/run", "/sys", "/etc"} & set(everything)
 
 
+def test_a_secret_in_another_one_needs_no_cover_of_its_own(project: Path) -> None:
+    secrets = (f"{project}/bench", f"{project}/bench/case", f"{project}/agent/deep")
+    root = layout.new_root(BoxView(readable=(str(project),), secrets=secrets))
+
+    assert root.hidden == (f"{project}/agent/deep", f"{project}/bench")
+
+
 def test_a_path_below_a_private_directory_is_bound_after_it(project: Path) -> None:
     root = layout.new_root(BoxView(readable=(str(project),)))
 

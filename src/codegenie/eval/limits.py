@@ -181,6 +181,9 @@ class Limits:
     attempts: int = 3
     # Importing an agent may load a large library once. If it takes longer than this, it hangs.
     sut_check_seconds: float = 60.0
+    # The files that a Python agent consists of. What has more of them includes packages that are not its own.
+    agent_modules: int = 5_000
+    agent_code_bytes: int = 64 * MIB
     # A clock with a later year is wrong. Records with such a date would block an agent until then.
     latest_year: int = 2060
     trials: int = 1_000

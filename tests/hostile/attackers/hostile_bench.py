@@ -21,6 +21,7 @@ from codegenie.eval.runner import Runner
 from codegenie.eval.system.clock import SystemClock
 from tests.hostile.engine.stage import Outcome
 from tests.support.benches import TASK_CLASS, CaseFiles, canonical_score, right_answer, write_bench
+from tests.support.commands import without_a_box
 from tests.support.stores import NotingSut
 from tests.support.working_directory import Said
 
@@ -168,7 +169,7 @@ def ask(directory: Path, *arguments: str) -> Said:
             if arguments[:1] == ("run",) and "--isolation" not in arguments
             else ()
         )
-        code = run_command_line(["eval", *arguments, *how])
+        code = run_command_line(["eval", *without_a_box(*arguments), *how])
     return Said(code, out.getvalue(), err.getvalue())
 
 

@@ -97,6 +97,27 @@ def one_model_twice(room: Path) -> Outcome:
     return two_models(room, "it")
 
 
+def two_helpers(room: Path, second: str) -> Outcome:
+    (room / "agent.py").write_text(
+        "def solve(case):\n    import helper\n    return helper.solve(case)\n", encoding="utf-8"
+    )
+    (room / "helper.py").write_text(GOOD, encoding="utf-8")
+    measure(room, "agent", "--sut-version", "1")
+    (room / "helper.py").write_text(second, encoding="utf-8")
+    _, document = measure(room, "agent", "--sut-version", "1")
+    return Outcome(passed(document), earned_by_another(document) if second != GOOD else None)
+
+
+@attack("two_helpers_one_version")
+def two_helpers_one_version(room: Path) -> Outcome:
+    return two_helpers(room, IDLE)
+
+
+@twin("two_helpers_one_version")
+def one_helper_twice(room: Path) -> Outcome:
+    return two_helpers(room, GOOD)
+
+
 def judged(room: Path, *whose: str) -> str:
     _, verdict = ask(room, "promote-verdict", TASK_CLASS, "--tier", "bronze", *whose)
     reasons = sorted({reason.partition(":")[0] for reason in verdict["reasons"]})

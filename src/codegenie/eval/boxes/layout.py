@@ -63,7 +63,10 @@ def new_root(view: BoxView) -> Layout:
         shown=tuple(path for path in shown if path not in private),
         shown_in_private=private,
         links=links,
-        hidden=tuple(path for path in view.secrets if _is_in_one_of(path, shown) and os.path.lexists(path)),
+        # Of a secret in another one nothing is left when that one is covered.
+        hidden=tuple(
+            _topmost(path for path in view.secrets if _is_in_one_of(path, shown) and os.path.lexists(path))
+        ),
         files=_made_files(view.network),
     )
 

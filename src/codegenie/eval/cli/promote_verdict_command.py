@@ -28,6 +28,7 @@ from codegenie.eval.log.runs import RunEntry
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutRunner
 from codegenie.eval.reporting.verdict_text import render_verdict, verdict_document
+from codegenie.eval.suts.identity import OWN_PROCESS
 from codegenie.eval.suts.spec import agent_on_disk
 from codegenie.eval.system.clock import SystemClock
 
@@ -72,7 +73,7 @@ def command(
         entry = _newest(log, task_class, sut) if run_id is None else _named(log, task_class, sut, run_id)
         measured = log.finished(entry).report.sut
         if run_id is None:
-            _check_agent(entry, measured, directory if Path(out).is_dir() else None)
+            _check_agent(entry, measured, directory if Path(out).is_dir() else None, benches.own)
         # A bench that changed or does not load is a broken claim (exit 3 or 2), not a weak one.
         roots = benches.roots_of(task_class)
         bench_on_disk(task_class, roots)
@@ -117,13 +118,18 @@ def _newest(log: VerifiedLog, task_class: str, sut: str | None) -> RunEntry:
     return entry
 
 
-def _check_agent(entry: RunEntry, measured: SutIdentity, log: Path | None) -> None:
+def _check_agent(
+    entry: RunEntry, measured: SutIdentity, log: Path | None, bench_roots: Sequence[Path]
+) -> None:
     """Refuse to judge an agent that differs from the measured one: the verdict would be about another agent.
 
     For a bundle `log` is None and nothing is looked up: a bundle must not decide what is imported here.
     """
-    # Agents that run elsewhere are never sufficient, so their files do not matter.
-    if entry.sut_boundary != "process":
+    # Agents that run in the harness or in the process of a caller are never sufficient, so their files do not
+    # matter. A program in a box is not looked up: its identity holds what its box showed then.
+    if entry.sut_boundary != "process" and not (
+        entry.sut_boundary in OWN_PROCESS and entry.agent.startswith("python:")
+    ):
         return
     hint = "measure it again, or name the run with --run to judge what was measured then"
     if log is None:
@@ -131,15 +137,15 @@ def _check_agent(entry: RunEntry, measured: SutIdentity, log: Path | None) -> No
             f"a bundle cannot show whether {entry.agent} is the agent on this machine", hint=hint
         )
     try:
-        agent = agent_on_disk(measured, log)
-        if (agent.identity.spec, agent.identity.digest) != (measured.spec, measured.digest):
-            raise NotMeasured(f"{entry.agent} is not the agent that run {entry.run_id} measured", hint=hint)
+        agent = agent_on_disk(measured, entry.sut_boundary, log, bench_roots)
         asyncio.run(_prepared(agent))
     except (SutSpecInvalid, IntegrityError, OSError) as refusal:
         message = getattr(refusal, "message", None) or str(refusal)
         raise NotMeasured(
             f"{entry.agent} is not there as run {entry.run_id} measured it: {message}", hint=hint
         ) from None
+    if (agent.identity.spec, agent.identity.digest) != (measured.spec, measured.digest):
+        raise NotMeasured(f"{entry.agent} is not the agent that run {entry.run_id} measured", hint=hint)
 
 
 async def _prepared(agent: SutRunner) -> None:

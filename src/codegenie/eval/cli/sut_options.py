@@ -23,6 +23,7 @@ class SutFlags(TypedDict):
     sut_model: str | None
     sut_network: SutNetwork | None
     sut_isolation: SutIsolation
+    sut_python: str | None
 
 
 _OPTIONS = (
@@ -50,7 +51,8 @@ _OPTIONS = (
     click.option(
         "--sut-network",
         type=click.Choice(["none", "broker", "host"]),
-        help="What the agent can reach; the default is that of its file, and `command:` reaches nothing.",
+        help="What the agent can reach; the default is that of its file; `command:` and `python:` reach"
+        " nothing.",
     ),
     click.option(
         "--sut-isolation",
@@ -58,6 +60,12 @@ _OPTIONS = (
         default="auto",
         show_default=True,
         help="The isolation class in which the agent must run.",
+    ),
+    click.option(
+        "--sut-python",
+        type=Given(),
+        metavar="PATH",
+        help="The interpreter of a `python:` agent; part of its identity.",
     ),
 )
 
@@ -78,5 +86,6 @@ def sut_request(flags: SutFlags, secrets: tuple[Path, ...]) -> SutRequest:
         model=flags["sut_model"],
         network=flags["sut_network"],
         isolation=flags["sut_isolation"],
+        interpreter=flags["sut_python"],
         secrets=secrets,
     )

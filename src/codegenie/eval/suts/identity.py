@@ -7,6 +7,8 @@ SUT_ENV = " --sut-env "
 """The text in a spec before each variable that is passed on."""
 SUT_MODEL = " --sut-model "
 """The text in a spec before the model of an agent."""
+SUT_PYTHON = " --sut-python "
+"""The text in a spec before the interpreter of a Python agent."""
 
 
 def identity_digest(identity: SutIdentity) -> str:

@@ -1,27 +1,42 @@
-"""`python:module:attr` as system under test: each call imports and runs it in a process of its own."""
+"""`python:module:attr` as a plain process: each call imports and runs it in a process of its own.
+
+It has all rights of its user. In a box it runs as `boxed.python` does.
+"""
 
 import asyncio
 import contextlib
-import hashlib
-import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from importlib.machinery import PathFinder
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from blake3 import blake3
-
-from codegenie.eval.errors import SutChanged, SutSpecInvalid
+from codegenie.eval.errors import SutSpecInvalid
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutBoundary, SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault, SutRunner
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.suts.fingerprints import syntax_digest, variable_fingerprint
-from codegenie.eval.suts.identity import SUT_ENV
+from codegenie.eval.suts.python_agent import (
+    CHILD_FLAGS,
+    CHILD_PROGRAM,
+    INTERPRETER_PROGRAM,
+    FoundAgent,
+    PythonCall,
+    python_name,
+)
+from codegenie.eval.suts.python_look import (
+    LOOK_BYTES,
+    Interpreter,
+    Look,
+    check_unchanged,
+    no_such_module,
+    python_identity,
+    read_interpreter,
+    read_look,
+    refuse_other_code,
+)
 from codegenie.eval.suts.raised import RAISED_BYTES
 from codegenie.eval.suts.result_reader import read_raised, read_result
 from codegenie.eval.system.child_files import read_head, stream_file
@@ -29,7 +44,6 @@ from codegenie.eval.system.processes import ProcessEnd, ProcessRequest
 from codegenie.eval.system.run_directory import run_directory
 from codegenie.eval.system.supervisor_pool import plain_supervisors
 
-_CHILD_PROGRAM = Path(__file__).with_name("python_child.py")
 _PROCESS_LIMITS = {"RLIMIT_CORE": 0}
 _LOCALE = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+")
 
@@ -56,30 +70,6 @@ def sut_environment(names: Sequence[str], environment: Mapping[str, str], home: 
     return {**allowed, **private}
 
 
-def find_module_file(module: str, import_from: str) -> Path:
-    """Find the file that would be imported, without importing a parent: no code of a SUT runs here.
-
-    Raises SutSpecInvalid if there is no such module.
-    """
-    search: Sequence[str] | None = [import_from, *sys.path]
-    spec = None
-    parts = module.split(".")
-    for depth in range(1, len(parts) + 1):
-        if not search:
-            break
-        spec = PathFinder.find_spec(".".join(parts[:depth]), list(search))
-        if spec is None:
-            break
-        search = spec.submodule_search_locations
-    if spec is None or spec.name != module or not spec.origin or not Path(spec.origin).is_file():
-        raise SutSpecInvalid(
-            f"there is no module {module!r} to import",
-            where=import_from,
-            hint="run from the directory that holds it, or install it",
-        )
-    return Path(spec.origin)
-
-
 @dataclass(frozen=True, slots=True)
 class _Called:
     """The result, the log and the end of one call."""
@@ -88,24 +78,6 @@ class _Called:
     result: bytes
     raised: bytes
     log: bytes
-
-
-_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-
-
-def _parts(reference: str) -> tuple[str, str]:
-    """Return module and attribute, and refuse a second name of the same agent."""
-    module, separator, attribute = reference.partition(":")
-    if not separator or not _DOTTED.fullmatch(module) or not _DOTTED.fullmatch(attribute):
-        raise SutSpecInvalid(f"'python:{reference}' is not python:module:attr")
-    # `solve.__call__`, `solve.__call__.__call__` and so on are `solve`: one agent would be many candidates.
-    special = [name for name in attribute.split(".") if name.startswith("__") and name.endswith("__")]
-    if special:
-        raise SutSpecInvalid(
-            f"'python:{reference}' goes through {special[0]}, so one agent would have many names",
-            hint="name the function, the class or the object itself",
-        )
-    return module, attribute
 
 
 class PythonSut(SutRunner):
@@ -121,62 +93,48 @@ class PythonSut(SutRunner):
         version: str | None = None,
         pass_names: Sequence[str] = (),
         salt: bytes = b"",
+        interpreter: str | None = None,
     ) -> None:
-        module, attribute = _parts(reference)
-        self._import_from = str(Path.cwd())
+        self._call_of = PythonCall.of(reference, os.path.realpath(os.getcwd()))
         self._environment = dict(os.environ)
         self._pass_names = tuple(pass_names)
         handed = sut_environment(self._pass_names, self._environment, "/")
-        file = find_module_file(module, self._import_from)
-        source = file.read_bytes()
-        # A variable that is passed on can decide what is measured, for example the model. So it is part of
-        # the name.
-        names = [
-            f"{SUT_ENV}{name}:{variable_fingerprint(salt, name, handed[name])}"
-            for name in sorted(set(pass_names))
-        ]
-        spec = "".join([f"python:{reference}", *names])
-        if len(spec) > LIMITS.text_characters:
-            raise SutSpecInvalid(
-                f"--sut-env: the name of an agent with {len(names)} variables has {len(spec)} characters,"
-                f" and a record takes {LIMITS.text_characters}",
-                hint="pass one variable that names a file, and put the others into that file",
-            )
+        self._python = sys.executable if interpreter is None else _program(interpreter)
+        # The digest follows when the agent was looked up.
         self.identity = SutIdentity(
-            spec=spec,
-            version=version,
-            digest=blake3(source).hexdigest(),
-            syntax=syntax_digest(source) if file.suffix == ".py" else None,
+            spec=python_name(reference, interpreter, handed, self._pass_names, salt), version=version
         )
-        self._request = {
-            "module": module,
-            "attribute": attribute,
-            "import_from": self._import_from,
-            "file": str(file),
-            "sha256": hashlib.sha256(source).hexdigest(),
-        }
+        self._look: Look | None = None
+        self._agent = FoundAgent("", {})
         self._redactor = Redactor(os.environ)
         self._supervisors = plain_supervisors(None, _PROCESS_LIMITS)
 
     async def prepare(self) -> None:
-        """Import the module once, in a child. Raises SutSpecInvalid if that fails, since a run would fail."""
+        """Find out, in a child, what the agent is. Raises SutSpecInvalid if it cannot be imported."""
         with run_directory() as home:
             # These supervisors know the directory: they remove it if we are killed while a library loads.
             self._supervisors = plain_supervisors(home, _PROCESS_LIMITS)
-            called = await self._call(None, str(home), LIMITS.sut_check_seconds)
-        self._check_unchanged(called.result)
-        if called.result != b"found":
+            interpreter = await self._interpreter(str(home))
+            called = await self._call(self._call_of.looking([str(home)]), str(home), LIMITS.sut_check_seconds)
+        look, was_imported = read_look(called.result)
+        if look is None and called.result:
+            raise no_such_module(self._call_of)
+        if look is None or not was_imported:
             problem = "took too long" if called.end.timed_out else self._last_words(called)
             raise SutSpecInvalid(
                 f"cannot import {self.identity.spec}: {problem or 'ended by itself'}",
-                where=self._import_from,
+                where=self._call_of.import_from,
             )
+        self.identity = python_identity(self.identity.spec, self.identity.version, look, interpreter)
+        self._look, self._agent = look, look.agent()
 
     async def ask(self, case: SutCase, seconds: float) -> SutAnswer | SutFault:
         """Return what the function returned in time, or a fault."""
-        called = await self._call(case, os.path.dirname(case.input_dir), seconds)
+        directory = os.path.dirname(case.input_dir)
+        request = self._call_of.asking(self._agent, case, [directory])
+        called = await self._call(request, directory, seconds)
         end, log = called.end, called.log
-        self._check_unchanged(called.result)
+        refuse_other_code(self.identity.spec, called.result)
         if end.timed_out:
             return SutFault("sut.timeout", f"no result within {seconds:g} s", log=log)
         if end.exit_code == 0 and called.result:
@@ -192,10 +150,29 @@ class PythonSut(SutRunner):
         last = self._last_line(log)
         return SutFault("sut.exception", f"{how}: {last}" if last else how, log=log)
 
-    async def _call(self, case: SutCase | None, directory: str, seconds: float) -> _Called:
-        request = {**self._request, "case": None if case is None else asdict(case)}
+    async def settle(self) -> None:
+        """Check, after the last case, that the files of the agent are still what they were."""
+        if self._look is not None:
+            check_unchanged(self.identity.spec, self._look)
+
+    async def _interpreter(self, directory: str) -> Interpreter:
+        with stream_file() as stdin, stream_file() as out, stream_file() as err:
+            async with self._supervisors.borrowed() as supervisor:
+                await supervisor.run(
+                    ProcessRequest(
+                        argv=(self._python, *CHILD_FLAGS, str(INTERPRETER_PROGRAM)),
+                        directory=directory,
+                        environment=sut_environment((), self._environment, directory),
+                        streams=(stdin, out, err),
+                        seconds=LIMITS.sut_check_seconds,
+                    )
+                )
+            said, complained = read_head(out, LOOK_BYTES)[0], read_head(err, LOOK_BYTES)[0]
+        return read_interpreter(self._python, said, complained)
+
+    async def _call(self, request: bytes, directory: str, seconds: float) -> _Called:
         with (
-            stream_file(json.dumps(request).encode()) as stdin,
+            stream_file(request) as stdin,
             stream_file() as answer,
             stream_file() as raised,
             _drained_pipe() as (log, tail),
@@ -203,8 +180,7 @@ class PythonSut(SutRunner):
             async with self._supervisors.borrowed() as supervisor:
                 end = await supervisor.run(
                     ProcessRequest(
-                        # -u: output that waits in a buffer is lost if the agent hangs or is killed.
-                        argv=(sys.executable, "-u", "-s", "-P", "-B", str(_CHILD_PROGRAM)),
+                        argv=(self._python, *CHILD_FLAGS, str(CHILD_PROGRAM)),
                         directory=directory,
                         environment=sut_environment(self._pass_names, self._environment, directory),
                         streams=(stdin, log, log, answer, raised),
@@ -214,14 +190,6 @@ class PythonSut(SutRunner):
             result, _ = read_head(answer, LIMITS.sut_output_bytes + 1)
             told, _ = read_head(raised, RAISED_BYTES)
         return _Called(end, result, told, bytes(tail))
-
-    def _check_unchanged(self, result: bytes) -> None:
-        if result == b"changed":
-            raise SutChanged(
-                f"{self.identity.spec} has changed since the run was started",
-                where=self._request["file"],
-                hint="start the run again, and do not change the file of the agent during the run",
-            )
 
     def _last_words(self, called: _Called) -> str:
         raised = read_raised(called.raised, self._redactor)
@@ -240,6 +208,16 @@ class PythonSut(SutRunner):
     async def close(self) -> None:
         """End the supervisors."""
         await self._supervisors.close()
+
+
+def _program(interpreter: str) -> str:
+    """Return the path of the interpreter that was named. Raises SutSpecInvalid if there is none."""
+    found = shutil.which(interpreter)
+    if found is None:
+        raise SutSpecInvalid(
+            f"--sut-python {interpreter}: there is no such program", hint="give the path of a Python"
+        )
+    return os.path.abspath(found)
 
 
 @contextmanager

@@ -4,80 +4,38 @@ A description of an exception is written to descriptor 4.
 
 This file is a program; it is run by path in its own process, and no module imports it. Standard output and
 error belong to the system under test. The result has its own descriptor, so no printed text is taken for it.
+Any interpreter may run it, so what it imports needs the standard library only.
 """
 
-import hashlib
 import importlib
 import inspect
 import json
 import os
 import sys
-from collections.abc import Awaitable, Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_file_location
+from collections.abc import Awaitable
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
-# At the end of the path: it is needed only where the harness is not installed.
-sys.path.append(str(Path(__file__).parents[3]))
+# First, so that another version of the harness among the packages of the agent is not taken for this one.
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from codegenie.eval.ports import SutCase
+from codegenie.eval.suts.own_modules import Following, Own, OwnModules
 from codegenie.eval.suts.raised import OwnCode, attempted, describe, guarded
 from codegenie.eval.suts.result_writer import NothingReturned, encode_result
+
+# At the end of the path: an agent needs it only where the harness is not installed.
+sys.path.append(sys.path.pop(0))
 
 _RESULT = 3
 _RAISED = 4
 
 
-class _Changed(Exception):  # noqa: N818 - says that there is nothing to run
-    """The file is not the one whose digest the log has."""
-
-
-class _HashedSource(SourceFileLoader):
-    """Runs exactly the bytes that it hashed: no compiled file, and no bytes that were written later."""
-
-    sha256 = ""
-
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - importlib's signature
-        try:
-            source = self.get_data(self.path)
-        except OSError:
-            raise _Changed from None
-        if hashlib.sha256(source).hexdigest() != self.sha256:
-            raise _Changed
-        code: CodeType = self.source_to_code(source, self.path)
-        return code
-
-
-class _OneModule:
-    """Finds one module, where the harness found it; leaves all others to the next finder."""
-
-    def __init__(self, request: dict[str, str]) -> None:
-        self._request = request
-
-    def find_spec(
-        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the one module's spec."""
-        file = self._request["file"]
-        if fullname != self._request["module"] or not file.endswith(".py"):
-            return None
-        loader = _HashedSource(fullname, file)
-        loader.sha256 = self._request["sha256"]
-        return spec_from_file_location(fullname, file, loader=loader)
-
-
-def _import(request: dict[str, str]) -> ModuleType:
-    name, file = request["module"], request["file"]
+def _import(name: str) -> ModuleType:
     if name in sys.modules:
         raise ImportError(f"{name} is imported already, from elsewhere; give your module another name")
-    sys.meta_path.insert(0, _OneModule(request))
-    module = importlib.import_module(name)
-    compiled = not file.endswith(".py")
-    if compiled and hashlib.sha256(Path(file).read_bytes()).hexdigest() != request["sha256"]:
-        raise _Changed
-    return module
+    return importlib.import_module(name)
 
 
 def _resolve(module: ModuleType, attribute: str) -> object:
@@ -110,18 +68,70 @@ def _write(descriptor: int, raw: bytes) -> None:
 
 def _serve(request: dict[str, Any]) -> None:
     sys.path.insert(0, request["import_from"])
-    try:
-        system = _resolve(_import(request), request["attribute"])
-    except _Changed:
-        _write(_RESULT, b"changed")
-        return
+    own = Own(request["import_from"], request["private"])
+    following = Following(own)
+    top = following.spec_of(request["module"].partition(".")[0])
+    if top is not None:
+        own.claim_package(top)
+    own.entry = request["file"]
+    if request["known"] is None:
+        _look(request, following)
+    modules = OwnModules(own, request["known"])
+    sys.meta_path.insert(0, modules)
+    result, error = attempted(lambda: _called(request))
+    if modules.refused is None:
+        _, late = attempted(modules.check_all)
+        error = error or late
+    if modules.refused is not None:
+        # What came before it does not matter, since it came from another agent.
+        why, file = modules.refused
+        _write(_RESULT, json.dumps({why: file}).encode())
+    elif error is not None:
+        raise error
+    elif result is not None:
+        _write(_RESULT, result)
+    else:
+        _look_again(modules, following)
+
+
+def _called(request: dict[str, Any]) -> bytes | None:
+    """Import the module and call its attribute; None if it is only looked up."""
+    system = _resolve(_import(request["module"]), request["attribute"])
     if not callable(system):
         raise TypeError(f"{request['module']}:{request['attribute']} is not callable")
     if request["case"] is None:
-        _write(_RESULT, b"found")
-        return
-    result = _answer(system, SutCase(**request["case"]))
-    _write(_RESULT, encode_result(result))
+        return None
+    return encode_result(_answer(system, SutCase(**request["case"])))
+
+
+def _look(request: dict[str, Any], following: Following) -> None:
+    """Find the files of the agent before any of them runs, and say which they are."""
+    name: str = request["module"]
+    spec = following.spec_of(name)
+    origin = None if spec is None or not spec.has_location else spec.origin
+    if not origin or not os.path.isfile(origin):
+        _say({"missing": name})
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    request["file"] = following.own.entry = os.path.realpath(origin)
+    parts = name.split(".")
+    following.follow([".".join(parts[: depth + 1]) for depth in range(len(parts))])
+    _say({"file": request["file"], "modules": _listed(following.own, following.files)})
+
+
+def _look_again(modules: OwnModules, following: Following) -> None:
+    """Say which files a loaded agent has: it may have set the path, or computed the name of a module."""
+    again = Following(following.own)
+    again.follow(list(modules.named()))
+    files = {**again.files, **modules.loaded, **following.files}
+    _say({"found": True, "modules": _listed(following.own, files)})
+
+
+def _listed(own: Own, files: dict[str, str]) -> list[tuple[str, str, str]]:
+    return [(file, own.name_of(file), digest) for file, digest in sorted(files.items())]
+
+
+def _say(document: dict[str, Any]) -> None:
+    _write(_RESULT, json.dumps(document).encode() + b"\n")
 
 
 def _tell(error: BaseException, request: dict[str, Any]) -> None:

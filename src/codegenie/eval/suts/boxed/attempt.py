@@ -5,8 +5,9 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass, field
+from typing import Protocol
 
 from codegenie.eval.boxes.box import Box
 from codegenie.eval.boxes.launching import Boxes
@@ -16,6 +17,7 @@ from codegenie.eval.broker.records import Ledger
 from codegenie.eval.collection.collecting import collect
 from codegenie.eval.collection.records import Collected, CollectOptions, original_of
 from codegenie.eval.errors import BoxFailed, ExecFailed
+from codegenie.eval.models import IsolationClass
 from codegenie.eval.ports import Beat, SutCase
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.stopping import to_its_end
@@ -26,7 +28,7 @@ from codegenie.eval.suts.agent_spec.needs import AGENT_DIRECTORY
 from codegenie.eval.suts.agent_spec.records import AgentSpec
 from codegenie.eval.suts.boxed.account import Spent, cost_of, spent
 from codegenie.eval.suts.boxed.home import read_home_file, write_home
-from codegenie.eval.suts.boxed.streams import Capture, drained_pipe
+from codegenie.eval.suts.boxed.streams import Beginning, Capture, drained_pipe
 from codegenie.eval.system.child_files import stream_file
 from codegenie.eval.system.packed_tree import content_of, files_of, paths_of
 
@@ -34,8 +36,45 @@ _LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """How a program is started in one box, and what it reads on its standard input."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    stdin: bytes = b""
+
+
+class AgentProgram(Protocol):
+    """What is the same in every attempt of a run: an agent, what its box shows, and how it is started."""
+
+    @property
+    def spec(self) -> AgentSpec:
+        """What the agent is, with its limits."""
+        ...
+
+    @property
+    def view(self) -> BoxView:
+        """What its box shows."""
+        ...
+
+    @property
+    def agent_files(self) -> int | None:
+        """The parcel of the files that its box has in /agent."""
+        ...
+
+    @property
+    def further_streams(self) -> tuple[int, ...]:
+        """How many bytes are kept of what it writes to descriptor 3, 4 and so on."""
+        ...
+
+    def start(self, box: Box, case: SutCase, parcel: int, isolation: IsolationClass) -> Start:
+        """Return how it is started on a case, and write its home. `parcel` is the packed `input/`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSetup:
-    """What is the same in every attempt of a run."""
+    """An agent that is a program of its own."""
 
     spec: AgentSpec
     view: BoxView
@@ -47,6 +86,31 @@ class AgentSetup:
     passed: Mapping[str, str] = field(default_factory=dict)
     handed_over: Mapping[str, bytes] = field(default_factory=dict)
     host: Mapping[str, str] = field(default_factory=dict)
+    further_streams: tuple[int, ...] = ()
+
+    def start(self, box: Box, case: SutCase, parcel: int, isolation: IsolationClass) -> Start:
+        """Fill the texts of the agent for this case and this box, and write its home."""
+        texts_of_case = CaseTexts(
+            case.case_id,
+            case.task_class,
+            case.trial,
+            tuple(paths_of(parcel)),
+            # Read from the parcel each time: hundreds of agents may work at once, and each case may be large.
+            lambda name: content_of(parcel, name),
+        )
+        network = self.view.network
+        url = None if box.broker_port is None else f"http://127.0.0.1:{box.broker_port}"
+        if network == "host" and self.spec.broker is not None:
+            # Then the agent has its key, and talks to the provider itself.
+            url = self.spec.broker.upstream
+        texts = filled(self.spec, texts_of_case, self.model, BoxPlaces(box.home_path, url))
+        write_home(box.home, {**texts.home, **self.handed_over})
+        surroundings = Surroundings(box.home_path, box.tmp_path, self.view.readable, isolation)
+        variables = {**texts.variables, **broker_variables(self.spec, network), **self.passed}
+        environment = agent_environment(self.host, surroundings, texts_of_case, variables)
+        # Without a mount namespace the files of the agent are at another place.
+        argv = tuple(moved(each, box.agent_path) for each in (self.program, *texts.argv[1:]))
+        return Start(argv, environment, texts.stdin)
 
 
 @dataclass(slots=True)
@@ -65,6 +129,8 @@ class Attempted:
     notes: tuple[str, ...] = ()
     # The cap in USD at which it was ended.
     over_cost: float | None = None
+    # What it wrote to descriptor 3, 4 and so on.
+    further: tuple[Beginning, ...] = ()
 
     def artifacts(self, redactor: Redactor, prefix: str = "") -> Iterator[tuple[str, bytes]]:
         """Yield what is kept of it, by name."""
@@ -80,7 +146,7 @@ class Attempted:
 class Attempt:
     """Makes one attempt. All of its state ends with it."""
 
-    def __init__(self, setup: AgentSetup, boxes: Boxes, broker: Broker | None) -> None:
+    def __init__(self, setup: AgentProgram, boxes: Boxes, broker: Broker | None) -> None:
         self._setup = setup
         self._boxes = boxes
         self._broker = broker
@@ -89,7 +155,8 @@ class Attempt:
         self._started = time.monotonic()
         self._limit_seconds = setup.spec.limits.seconds
         self._usage = UsageReader(setup.spec.output)
-        self.made = Attempted(Capture(self._usage.feed), Capture())
+        further = tuple(Beginning(size) for size in setup.further_streams)
+        self.made = Attempted(Capture(self._usage.feed), Capture(), further=further)
 
     async def run(self, case: SutCase, seconds: float, parcel: int) -> Attempted:
         """Run the agent to its end. Raises only errors that end the run.
@@ -114,20 +181,12 @@ class Attempt:
 
     async def _run_in(self, box: Box, case: SutCase, seconds: float, parcel: int) -> None:
         setup, made = self._setup, self.made
-        texts = CaseTexts(
-            case.case_id,
-            case.task_class,
-            case.trial,
-            tuple(paths_of(parcel)),
-            # Read from the parcel each time: hundreds of agents may work at once, and each case may be large.
-            lambda name: content_of(parcel, name),
-        )
         async with AsyncExitStack() as held:
             if self._broker is not None and box.listener is not None:
                 self._line = await self._broker.listen(box.listener)
                 held.push_async_callback(self._close_line)
-            start = self._start(box, texts, min(seconds, setup.spec.limits.seconds))
-            made.end = await self._ended(box, *start)
+            start = setup.start(box, case, parcel, self._boxes.isolation_class)
+            made.end = await self._ended(box, start, min(seconds, setup.spec.limits.seconds))
             await box.end_all()
         if made.end.lost:
             made.void = "the first process of the box was lost"
@@ -139,40 +198,24 @@ class Attempt:
         made.spent = spent(made.ledger, stated, prices)
         made.notes = (*stated.notes, *made.collected.notes)
 
-    def _start(self, box: Box, case: CaseTexts, seconds: float) -> tuple[AgentStart, bytes]:
-        """Fill the texts of the agent for this case and this box, and write its home."""
-        setup, network = self._setup, self._setup.view.network
-        url = None if box.broker_port is None else f"http://127.0.0.1:{box.broker_port}"
-        if network == "host" and setup.spec.broker is not None:
-            # Then the agent has its key, and talks to the provider itself.
-            url = setup.spec.broker.upstream
-        texts = filled(setup.spec, case, setup.model, BoxPlaces(box.home_path, url))
-        write_home(box.home, {**texts.home, **setup.handed_over})
-        surroundings = Surroundings(
-            box.home_path, box.tmp_path, setup.view.readable, self._boxes.isolation_class
-        )
-        variables = {**texts.variables, **broker_variables(setup.spec, network), **setup.passed}
-        environment = agent_environment(setup.host, surroundings, case, variables)
-        # Without a mount namespace the files of the agent are at another place.
-        argv = tuple(moved(each, box.agent_path) for each in (setup.program, *texts.argv[1:]))
-        start = AgentStart(argv, environment, (), seconds, setup.spec.limits.grace_seconds)
-        return start, texts.stdin
-
-    async def _ended(self, box: Box, start: AgentStart, stdin: bytes) -> BoxEnd:
-        with (
-            stream_file(stdin) as source,
-            drained_pipe(self.made.stdout) as out,
-            drained_pipe(self.made.stderr) as err,
-        ):
-            streams = (source, out, err)
-            start = AgentStart(start.argv, start.environment, streams, start.seconds, start.grace_seconds)
+    async def _ended(self, box: Box, start: Start, seconds: float) -> BoxEnd:
+        grace = self._setup.spec.limits.grace_seconds
+        with ExitStack() as pipes:
+            source = pipes.enter_context(stream_file(start.stdin))
+            heard: tuple[Capture | Beginning, ...] = (
+                self.made.stdout,
+                self.made.stderr,
+                *self.made.further,
+            )
+            streams = (source, *(pipes.enter_context(drained_pipe(each)) for each in heard))
+            told = AgentStart(start.argv, start.environment, streams, seconds, grace)
             self.made.was_started = True
-            running = asyncio.ensure_future(box.run(start, extend=lambda: self._credit(start.seconds)))
+            running = asyncio.ensure_future(box.run(told, extend=lambda: self._credit(seconds)))
             watching = asyncio.ensure_future(self._watch(box))
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                await self._let_it_end(box, running, start.grace_seconds)
+                await self._let_it_end(box, running, grace)
                 raise
             finally:
                 watching.cancel()

@@ -1,23 +1,18 @@
 """The runner of an agent that is a program: it proves the box, keeps the key, and asks case by case."""
 
-import asyncio
 import os
 import re
-from contextlib import AsyncExitStack
 from itertools import islice
 
-from codegenie.eval.boxes.proof import strongest_proved
 from codegenie.eval.broker.client import Broker
 from codegenie.eval.broker.records import Ledger
-from codegenie.eval.errors import ModelNotReached, SutChanged, SutSpecInvalid
-from codegenie.eval.isolation import hiding
-from codegenie.eval.limits import LIMITS
-from codegenie.eval.models import SutBoundary, SutIdentity
-from codegenie.eval.ports import Beat, BoxedRunner, SutAnswer, SutCase, SutFault
+from codegenie.eval.errors import ModelNotReached, SutChanged
+from codegenie.eval.models import SutIdentity
+from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.sanitising import Redactor, one_line
 from codegenie.eval.suts.agent_spec.environment import broker_credential
-from codegenie.eval.suts.boxed.attempt import Attempt, Attempted
-from codegenie.eval.suts.boxed.outcome import never_reached, outcome, void_cause
+from codegenie.eval.suts.boxed.asking import AgentInBox
+from codegenie.eval.suts.boxed.outcome import never_reached, outcome
 from codegenie.eval.suts.boxed.request import AgentRequest
 from codegenie.eval.suts.boxed.set_up import (
     broker_rules,
@@ -27,30 +22,22 @@ from codegenie.eval.suts.boxed.set_up import (
     network_of,
     version_of,
 )
-from codegenie.eval.system.folders import make_folder
-from codegenie.eval.system.run_directory import run_directory
+from codegenie.eval.suts.boxed.shown_directories import ShownDirectories
 
 # Files that a user hands over hold some tokens. Each text is searched for each word.
 _MOST_WORDS = 1_000
 _LONG_WORD = re.compile(r"[^\s\"',:;{}\[\]()<>]{16,}")
 
 
-class CommandSut(BoxedRunner):
+class CommandSut(AgentInBox):
     """Asks a program, in a box of the strongest class that can be proved."""
 
-    boundary: SutBoundary = "process"
-
     def __init__(self, request: AgentRequest) -> None:
+        super().__init__()
         self._request = request
         self._host = dict(os.environ)
-        self._held = AsyncExitStack()
-        self._broker: Broker | None = None
         self._was_reached = False
-        # Why the provider ended the run, and no fault of the agent.
-        self._ended_by: str | None = None
         self._answered: list[str] = []
-        self._working: dict[SutCase, Attempt] = {}
-        self._cancelled: dict[SutCase, Attempted] = {}
         self._network = self.network = network_of(request)
         broker = request.spec.broker
         if self.network == "broker" and broker is not None:
@@ -68,21 +55,9 @@ class CommandSut(BoxedRunner):
     async def prepare(self) -> None:
         """Prove the box, look the agent up, ask for its version and start its broker."""
         held, request = self._held, self._request
-        # A box can hide only what exists, and the directory of a log may lie in one that the box shows.
-        for folder in request.kept_in:
-            make_folder(folder)
-        directory = held.enter_context(run_directory())
-        notes: list[str] = []
-        with hiding.seen():
-            self._boxes, self.proof = await strongest_proved(
-                request.isolation, directory, self._network, notes.append
-            )
-        self.notes = tuple(notes)
-        held.push_async_callback(self._boxes.close)
-        self.boundary = (
-            "process" if self._boxes.isolation_class == "subprocess" else self._boxes.isolation_class
-        )
+        self._boxes = await self._proved_boxes(request.isolation, self._network, request.kept_in)
         self._found = held.enter_context(looked_up(request, self._host))
+        self._shown = ShownDirectories(self._found.setup.view.readable)
         version = await version_of(self._boxes, self._found, self._redactor)
         self.identity = identity_of(request, self._found, version)
         if self.network == "broker":
@@ -91,25 +66,9 @@ class CommandSut(BoxedRunner):
             held.push_async_callback(self._broker.close)
 
     async def ask_in_box(self, case: SutCase, seconds: float, parcel: int) -> SutAnswer | SutFault:
-        """Run the agent, again from a clean copy while the harness itself failed."""
+        """Run the agent, and return what came of it."""
         seconds = min(seconds, self._request.spec.limits.seconds)
-        attempts: list[Attempted] = []
-        while len(attempts) < LIMITS.attempts:
-            self._found.check_directories()
-            attempt = self._working[case] = Attempt(self._found.setup, self._boxes, self._broker)
-            try:
-                attempts.append(await attempt.run(case, seconds, parcel))
-            except asyncio.CancelledError:
-                self._cancelled[case] = attempt.made
-                raise
-            except SutSpecInvalid:
-                # What could be shown before the first case cannot be shown any more.
-                self._found.check_directories()
-                raise
-            finally:
-                del self._working[case]
-            if void_cause(attempts[-1]) is None:
-                break
+        attempts = await self._attempts(self._found.setup, self._boxes, case, seconds, parcel)
         self._note_models(attempts[-1].ledger)
         missed = never_reached(attempts[-1].ledger, before=self._was_reached)
         if missed is not None and not self._was_reached:
@@ -144,24 +103,9 @@ class CommandSut(BoxedRunner):
             self.notes = (*self.notes, one_line(text))
         self._answered += new
 
-    def beats(self) -> tuple[Beat, ...]:
-        """Return a sign of life of every agent that works now."""
-        return tuple(attempt.beat(case) for case, attempt in self._working.items())
-
-    def why_not_counted(self, case: SutCase) -> str | None:
-        """Return why a cancelled call does not count: it had not begun, or its provider ended the run.
-
-        A call that the user ended counts, although its model had not answered: an agent may work without it.
-        """
-        made = self._cancelled.pop(case, None)
-        if made is None or not made.was_started:
-            return "the agent had not been started"
-        unanswered = made.ledger is not None and not made.ledger.successes
-        return self._ended_by if unanswered else None
-
     async def settle(self) -> None:
         """Check, after the last case, that the agent is still what it was. Raises SutChanged."""
-        self._found.check_directories()
+        self._shown.check()
         version = await version_of(self._boxes, self._found, self._redactor)
         if identity_of(self._request, self._found, version) != self.identity:
             raise SutChanged(
@@ -169,7 +113,3 @@ class CommandSut(BoxedRunner):
                 where=self._found.needs.executed,
                 hint="start the run again, and do not update the agent during the run",
             )
-
-    async def close(self) -> None:
-        """End the broker and the box server, and remove their directory."""
-        await self._held.aclose()

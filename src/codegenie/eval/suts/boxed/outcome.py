@@ -1,7 +1,7 @@
 """From the attempts of an agent on one case to its answer or its fault. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codegenie.eval.broker.records import Ledger
 from codegenie.eval.collection.document import harness_output
@@ -64,49 +64,65 @@ def _first(ledger: Ledger) -> str:
 def outcome(
     attempts: Sequence[Attempted], spec: AgentSpec, seconds: float, redactor: Redactor
 ) -> SutAnswer | SutFault:
-    """Return what the last attempt produced, with an account of all attempts."""
+    """Return what the last attempt of a program produced, with an account of all attempts."""
     made = attempts[-1]
-    account = _account(attempts, redactor)
+    fault = fault_of_the_end(made, f"no end within {seconds:g} s", redactor) or _fault_of_the_exit(
+        made, spec, redactor
+    )
+    if fault is not None:
+        return with_account(attempts, replace(fault, work=kept_work(made.collected, made.notes)), redactor)
+    tail = made.stdout.kept(redactor)[-_TAIL_BYTES:].decode("utf-8", "replace")
+    written = harness_output(made.collected, {"exit_code": made.end.exit_code, "stdout_tail": tail})
+    work = kept_work(made.collected, (*made.notes, *written.notes))
+    return with_account(attempts, SutAnswer(written.output, None, work=work), redactor)
+
+
+def with_account(
+    attempts: Sequence[Attempted], produced: SutAnswer | SutFault, redactor: Redactor
+) -> SutAnswer | SutFault:
+    """Return what was produced, with what all attempts cost and left behind."""
     left_behind = (
         *(
             kept
             for n, each in enumerate(attempts[:-1], 1)
             for kept in each.artifacts(redactor, f"{ATTEMPT}{n}_")
         ),
-        *made.artifacts(redactor),
+        *attempts[-1].artifacts(redactor),
     )
     # What was spent in void attempts was spent, too.
     costs = [each.spent.cost_usd for each in attempts if each.spent.cost_usd is not None]
-    cost = sum(costs) if costs else None
-    fault = _fault(made, spec, seconds, redactor)
-    if fault is not None:
-        code, detail = fault
-        void = void_cause(made) is not None
-        work = kept_work(made.collected, made.notes)
-        return SutFault(code, detail, cost, void=void, account=account, left_behind=left_behind, work=work)
-    tail = made.stdout.kept(redactor)[-_TAIL_BYTES:].decode("utf-8", "replace")
-    written = harness_output(made.collected, {"exit_code": made.end.exit_code, "stdout_tail": tail})
-    work = kept_work(made.collected, (*made.notes, *written.notes))
-    return SutAnswer(written.output, cost, account=account, left_behind=left_behind, work=work)
+    return replace(
+        produced,
+        cost_usd=sum(costs) if costs else None,
+        account=_account(attempts, redactor),
+        left_behind=left_behind,
+    )
 
 
-def _fault(made: Attempted, spec: AgentSpec, seconds: float, redactor: Redactor) -> tuple[str, str] | None:
-    """Return the code and the detail of a fault; None if the agent came to an end that counts."""
+def fault_of_the_end(made: Attempted, late: str, redactor: Redactor) -> SutFault | None:
+    """Return the fault of an attempt that did not end by itself; None if it did. `late` is for a timeout."""
     void = void_cause(made)
     if void is not None:
-        return "sut.cancelled", redactor.detail(f"not measured in {LIMITS.attempts} attempts: {void}")
+        detail = redactor.detail(f"not measured in {LIMITS.attempts} attempts: {void}")
+        return SutFault("sut.cancelled", detail, void=True)
     end = made.end
     if made.over_cost is not None:
-        return "sut.exception", f"ended at the cost cap of {made.over_cost:g} USD for one case"
+        return SutFault("sut.exception", f"ended at the cost cap of {made.over_cost:g} USD for one case")
     if end.ended_over is not None:
-        return "sut.exception", f"ended: it used more {end.ended_over} than its limit"
-    if end.timed_out:
-        return "sut.timeout", f"no end within {seconds:g} s"
-    if end.exit_code in spec.accept_exit:
-        return None
+        return SutFault("sut.exception", f"ended: it used more {end.ended_over} than its limit")
+    return SutFault("sut.timeout", late) if end.timed_out else None
+
+
+def _fault_of_the_exit(made: Attempted, spec: AgentSpec, redactor: Redactor) -> SutFault | None:
+    return None if made.end.exit_code in spec.accept_exit else how_it_ended(made, redactor)
+
+
+def how_it_ended(made: Attempted, redactor: Redactor) -> SutFault:
+    """Return the fault of a program that failed: its exit code or signal, and its last line."""
+    end = made.end
     how = f"signal:{end.signal}" if end.exit_code is None else f"exit:{end.exit_code}"
     last = redactor.clean(made.stderr.last_line() or made.stdout.last_line())
-    return "sut.exception", f"{how}: {last}" if last else how
+    return SutFault("sut.exception", f"{how}: {last}" if last else how)
 
 
 def _account(attempts: Sequence[Attempted], redactor: Redactor) -> Account:

@@ -31,3 +31,22 @@ class AgentRequest:
     # Of the log, for the fingerprints of the variables that are passed on.
     salt: bytes = field(default=b"", repr=False)
     preset_revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PythonRequest:
+    """An agent that is a function of a Python module."""
+
+    # As in --sut, without `python:`.
+    reference: str
+    # Real path of the directory in which the command was called, from which the module is imported.
+    directory: str
+    secrets: tuple[str, ...] = ()
+    kept_in: tuple[Path, ...] = ()
+    version: str | None = None
+    network: SutNetwork | None = None
+    isolation: SutIsolation = "auto"
+    pass_names: tuple[str, ...] = ()
+    salt: bytes = field(default=b"", repr=False)
+    # As the user named it with --sut-python; None for the one that runs the harness.
+    interpreter: str | None = None

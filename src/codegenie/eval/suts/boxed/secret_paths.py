@@ -1,5 +1,6 @@
 """The paths that no agent may see: answers, records, and what leads to them."""
 
+import glob
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ _STATE = ".codegenie"
 _REPOSITORY = ".git"
 # Names below the package in which answers travel with a wheel, or lie in a checkout.
 _SHIPPED = ("benches.zip", "_bench")
+_INSTALLED = "lib*/python*/site-packages/codegenie/eval"
 
 
 def secret_paths(plan: RunPlan, directory: Path, more: Iterable[Path] = ()) -> tuple[str, ...]:
@@ -19,17 +21,34 @@ def secret_paths(plan: RunPlan, directory: Path, more: Iterable[Path] = ()) -> t
     `directory` is where the command was called, and `more` are further files and directories, such as the
     bench roots that this run does not use.
     """
+    kept = kept_in(plan)
+    known = secrets_of(directory, (plan.task_class.directory.parent, *more))
+    return tuple(sorted({*known, *(os.path.realpath(path) for path in kept)}))
+
+
+def secrets_of(directory: Path, more: Iterable[Path]) -> tuple[str, ...]:
+    """Return what exists of the secrets around a directory, and of `more`."""
     package = Path(codegenie.__file__).parent / "eval"
     there = [
-        plan.task_class.directory.parent,
         directory / _STATE,
         *_repositories(directory),
         *(package / name for name in _SHIPPED),
         package.parents[2] / "bench",
         *more,
     ]
-    kept = kept_in(plan)
-    return tuple(sorted({os.path.realpath(path) for path in (*kept, *filter(os.path.lexists, there))}))
+    return tuple(sorted({os.path.realpath(path) for path in filter(os.path.lexists, there)}))
+
+
+def shipped_answers(shown: Iterable[str]) -> tuple[str, ...]:
+    """Return the benches that travel with a harness which is installed in a shown directory, or one below."""
+    places = [
+        found
+        for directory in shown
+        for inner in ("", "*/", ".*/")
+        for name in _SHIPPED
+        for found in glob.iglob(f"{glob.escape(directory)}/{inner}{_INSTALLED}/{name}")
+    ]
+    return tuple(sorted({os.path.realpath(path) for path in places}))
 
 
 def kept_in(plan: RunPlan) -> tuple[Path, ...]:

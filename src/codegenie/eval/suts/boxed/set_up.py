@@ -1,15 +1,14 @@
 """Looks an agent up before the first case: its program, what its box shows, its version and its name."""
 
 import os
-import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from codegenie.eval.boxes.launching import Boxes
 from codegenie.eval.boxes.request import AgentStart, BoxLimits, BoxRequest, BoxView
 from codegenie.eval.broker.records import BrokerRules
-from codegenie.eval.errors import BoxFailed, ExecFailed, SutChanged, SutSpecInvalid
+from codegenie.eval.errors import BoxFailed, ExecFailed, SutSpecInvalid
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutIdentity, SutNetwork
 from codegenie.eval.sanitising import Redactor
@@ -28,13 +27,14 @@ from codegenie.eval.suts.agent_spec.needs import (
 )
 from codegenie.eval.suts.boxed.attempt import AgentSetup, moved
 from codegenie.eval.suts.boxed.request import AgentRequest
+from codegenie.eval.suts.boxed.secret_paths import shipped_answers
 from codegenie.eval.suts.fingerprints import variable_fingerprint
 from codegenie.eval.suts.identity import SUT_ENV, SUT_MODEL
 from codegenie.eval.system.child_files import read_head, stream_file
 from codegenie.eval.system.packed_tree import Packer
 
 _VERSION_SECONDS = 20.0
-_VERSION_BYTES = 64 * 1024
+_SAID_BYTES = 1024 * 1024
 _ANY_MODEL = "*"
 
 
@@ -45,30 +45,6 @@ class Found:
     setup: AgentSetup
     needs: Needs
     files_digest: str
-    # The directories that its boxes show, as device and number of each.
-    directories: Mapping[str, tuple[int, int]]
-
-    def check_directories(self) -> None:
-        """Raise SutChanged if a directory that the boxes show was replaced: then two agents are measured."""
-        now = _directories(self.directories)
-        replaced = next((path for path, which in self.directories.items() if now.get(path) != which), None)
-        if replaced is not None:
-            raise SutChanged(
-                f"{replaced} is not the directory that it was when the run was started",
-                where="readable",
-                hint="start the run again, and do not update the agent during the run",
-            )
-
-
-def _directories(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return which directory is at each path now. What is not a directory, or a link to one, is left out."""
-    found = {}
-    for path in paths:
-        with suppress(OSError):
-            status = os.stat(path, follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode):
-                found[path] = (status.st_dev, status.st_ino)
-    return found
 
 
 @contextmanager
@@ -91,7 +67,8 @@ def looked_up(request: AgentRequest, host: Mapping[str, str]) -> Iterator[Found]
     limits = spec.limits
     view = BoxView(
         readable=shown,
-        secrets=request.secrets,
+        # A harness may be installed beside the agent, with the answers of its benches.
+        secrets=tuple(sorted({*request.secrets, *shipped_answers(shown)})),
         network=network,
         limits=BoxLimits(
             processes=limits.processes,
@@ -113,7 +90,7 @@ def looked_up(request: AgentRequest, host: Mapping[str, str]) -> Iterator[Found]
             handed_over=handed_over_files(spec, home),
             host=host,
         )
-        yield Found(setup, needs, files.digest, _directories(shown))
+        yield Found(setup, needs, files.digest)
 
 
 def network_of(request: AgentRequest) -> SutNetwork:
@@ -194,7 +171,7 @@ async def version_of(boxes: Boxes, found: Found, redactor: Redactor) -> str | No
         view=replace(setup.view, network="none"), workspace=-1, agent_files=setup.agent_files, home={}
     )
     try:
-        code, out, err = await _said(
+        code, out, err = await said_in_box(
             boxes, request, argv, search_path(setup.host.get("PATH", ""), setup.view.readable)
         )
     except ExecFailed as error:
@@ -213,7 +190,7 @@ async def version_of(boxes: Boxes, found: Found, redactor: Redactor) -> str | No
     return redactor.clean(line)
 
 
-async def _said(
+async def said_in_box(
     boxes: Boxes, request: BoxRequest, argv: tuple[str, ...], path: str
 ) -> tuple[int | None, bytes, bytes]:
     """Run a program in a box with an empty workspace; return its exit code and what it printed."""
@@ -233,4 +210,4 @@ async def _said(
         if end.lost:
             raise BoxFailed("the first process of a box was lost")
         code = end.exit_code if end.exit_code is not None else os.EX_SOFTWARE
-        return code, read_head(out, _VERSION_BYTES)[0], read_head(err, _VERSION_BYTES)[0]
+        return code, read_head(out, _SAID_BYTES)[0], read_head(err, _SAID_BYTES)[0]

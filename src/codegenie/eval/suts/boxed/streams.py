@@ -56,8 +56,24 @@ class Capture:
         return next((line.strip() for line in reversed(end.splitlines()) if line.strip()), "")
 
 
+class Beginning:
+    """The beginning of a stream, up to a size. What follows is read and not kept."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept = bytearray()
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece of the stream."""
+        self._kept += piece[: self._size - len(self._kept)]
+
+    def kept(self) -> bytes:
+        """Return what was kept."""
+        return bytes(self._kept)
+
+
 @contextmanager
-def drained_pipe(capture: Capture) -> Iterator[int]:
+def drained_pipe(capture: Capture | Beginning) -> Iterator[int]:
     """Give the write end of a pipe whose content goes to `capture`.
 
     The harness never waits for its end: a process that is stuck in the kernel may hold it open.
