@@ -1,17 +1,19 @@
 """Every scenario beyond the story, three times: with its defense, without it, and as its benign twin.
 
-`make test` plays them with their defense, and a twin whose score is compared; `make test-all` all three.
+`make test` plays them with their defense; `make test-all` all three.
 """
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.hostile.attackers.hostile_bench import HONEST, rubric_that, run_cases
 from tests.hostile.engine.stage import ATTACKS, TWINS, Outcome, set_the_stage
 from tests.hostile.engine.switching import play_without_defense
 from tests.hostile.engine.table import DRIVER, Scenario, read_portfolio
+from tests.support.benches import HONEST_RUBRIC, canonical_score
 from tests.support.proved_once import set_up_and_proved_once
 from tests.support.sampling import one_machine
 
@@ -27,10 +29,7 @@ every_scenario = pytest.mark.parametrize(
         pytest.param(
             scenario,
             id=scenario.name,
-            # The plays of any other scenario share a worker, which plays its twin once.
-            marks=[one_machine, pytest.mark.all_ways]
-            if scenario.name in OF_TIME
-            else pytest.mark.xdist_group(scenario.name),
+            marks=[one_machine, pytest.mark.all_ways] if scenario.name in OF_TIME else (),
         )
         for scenario in SCENARIOS
     ],
@@ -45,34 +44,35 @@ def _class_is_proved_once(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr("codegenie.eval.isolation.proof._set_up_and_proved", set_up_and_proved_once)
 
 
-@pytest.fixture(scope="module")
-def twin_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], Outcome]:
-    """Give what the twin of a scenario comes to; it is played once."""
+@cache
+def honest_scores() -> frozenset[bytes | None]:
+    """Return what the honest case scores where it is alone, beside rubrics and beside agents that attack.
 
-    @cache
-    def play(scenario: Scenario) -> Outcome:
-        return TWINS[scenario.name](tmp_path_factory.mktemp("twin"))
-
-    return play
+    Some scenarios have no honest case, which is None.
+    """
+    scores: set[bytes | None] = {None}
+    for rubric in (rubric_that(""), HONEST_RUBRIC):
+        with TemporaryDirectory() as room:
+            report = run_cases(Path(room), rubric, [HONEST])
+        scores.add(canonical_score(dict(report.per_case)[HONEST]))
+    return frozenset(scores)
 
 
 @pytest.mark.usefixtures("_class_is_proved_once")
 @every_scenario
-def test_an_attack_meets_its_typed_outcome(
-    scenario: Scenario, tmp_path: Path, twin_of: Callable[[Scenario], Outcome]
-) -> None:
+def test_an_attack_meets_its_typed_outcome(scenario: Scenario, tmp_path: Path) -> None:
     outcome = ATTACKS[scenario.name](tmp_path)
     assert (outcome.met, outcome.harm) == (scenario.expected, None)
-    if outcome.sibling is not None:
-        assert outcome.sibling == twin_of(scenario).sibling
+    assert outcome.sibling in honest_scores()
 
 
 @pytest.mark.all_ways
 @pytest.mark.usefixtures("_class_is_proved_once")
 @every_scenario
-def test_the_benign_twin_passes(scenario: Scenario, twin_of: Callable[[Scenario], Outcome]) -> None:
-    outcome = twin_of(scenario)
+def test_the_benign_twin_passes(scenario: Scenario, tmp_path: Path) -> None:
+    outcome = TWINS[scenario.name](tmp_path)
     assert Outcome(outcome.met, outcome.harm) == Outcome(scenario.twin)
+    assert outcome.sibling in honest_scores()
 
 
 @pytest.mark.all_ways

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from codegenie.eval.suts.agent_spec import reading
+from scripts.drive_agents import drive, faults_of
+from scripts.install_agents import Pinned
 from tests.support.agent_desk import AgentDesk, agent_desk
 from tests.support.fake_agent_cli import install
 from tests.support.fake_model import CACHED, INPUT, MODEL, OUTPUT, FakeModel, fake_model
@@ -174,7 +176,7 @@ def test_a_cost_cap_without_stated_cost_ends_the_run_after_its_first_case(desk: 
 
 def test_an_agent_that_does_not_ask_its_broker_is_no_column_of_zeros(desk: AgentDesk) -> None:
     with provider() as fake:
-        spec = desk.script("exit 1\n", "silent.sh")
+        spec = desk.script("echo it lacks a module >&2\nexit 1\n", "silent.sh")
         assert spec
         (desk.directory / "silent.toml").write_text(
             'schema = 1\nname = "silent"\ncommand = ["./silent.sh"]\n[network]\nmode = "broker"\n[broker]\n'
@@ -185,7 +187,24 @@ def test_an_agent_that_does_not_ask_its_broker_is_no_column_of_zeros(desk: Agent
         done = desk.run("silent.toml", "--json", **KEYS)
 
     assert (done.returncode, json.loads(done.stdout)["error"]["type"]) == (4, "ModelNotReached")
-    assert "sent no request" in done.stdout
+    assert "the agent sent no request to the broker; its last line: it lacks a module" in done.stdout
+
+
+def test_make_test_agents_finds_an_agent_that_states_other_tokens_and_does_not_look_around(
+    desk: AgentDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    program = install(desk.directory / "bin", "claude-code", "asked", calls_model=True)
+    pinned = Pinned("claude-code", "2.1.0", (MODEL,), ("namespace",))
+    driven = drive(pinned, program, MODEL, "namespace", "ok")
+
+    assert driven.row([]).startswith("| claude-code | 2.1.0 | fake-model-1 | namespace | ok | 0 |")
+    assert faults_of(driven) == [
+        "the program states 2700 input_tokens, the broker counted 900",
+        "the program states 500 cached_tokens, the broker counted 300",
+        "the program states 90 output_tokens, the broker counted 30",
+        "the agent did not find that the key is absent",
+    ]
 
 
 def test_a_model_that_changes_during_the_run_is_noted(desk: AgentDesk) -> None:

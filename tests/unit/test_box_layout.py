@@ -8,6 +8,7 @@ import pytest
 from codegenie.eval.boxes import layout
 from codegenie.eval.boxes.request import BoxView
 from codegenie.eval.errors import SutSpecInvalid
+from codegenie.eval.limits import LIMITS
 
 
 @pytest.fixture
@@ -44,6 +45,42 @@ def test_a_path_below_a_private_directory_is_bound_after_it(project: Path) -> No
 
     assert (str(project) in root.shown_in_private) == str(project).startswith("/tmp/")
     assert layout.new_root(BoxView()).shown_in_private == ()
+
+
+def test_of_a_directory_that_is_closed_to_roots_agents_the_entries_are_shown(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    os.mkfifo(project / "pipe")
+    project.chmod(0o700)
+    secrets = (f"{project}/bench", f"{project}/agent/deep")
+    root = layout.new_root(BoxView(readable=(str(project),), secrets=secrets))
+
+    everything = (*root.shown, *root.shown_in_private)
+    assert [path for path in everything if path.startswith(str(project))] == [f"{project}/agent"]
+    assert (root.links | root.links_in_private)[f"{project}/link"] == "/root"
+    assert root.hidden == (f"{project}/agent/deep",)
+
+
+def test_an_ordinary_users_closed_directory_is_shown_whole(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 2777)
+    project.chmod(0o700)
+    root = layout.new_root(BoxView(readable=(str(project),)))
+
+    assert str(project) in (*root.shown, *root.shown_in_private)
+
+
+def test_a_closed_directory_with_too_many_entries_is_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for number in range(LIMITS.closed_directory_entries):
+        (project / f"{number}.py").touch()
+    project.chmod(0o700)
+    with pytest.raises(SutSpecInvalid, match="closed to other users, and it has more than 256 entries"):
+        layout.new_root(BoxView(readable=(str(project),)))
 
 
 def test_no_shown_path_lies_below_another(project: Path) -> None:

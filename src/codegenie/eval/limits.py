@@ -181,6 +181,8 @@ class Limits:
     attempts: int = 3
     # Importing an agent may load a large library once. If it takes longer than this, it hangs.
     sut_check_seconds: float = 60.0
+    # Each entry of a directory that only root can enter is mounted in every box.
+    closed_directory_entries: int = 256
     # The files that a Python agent consists of. What has more of them includes packages that are not its own.
     agent_modules: int = 5_000
     agent_code_bytes: int = 64 * MIB

@@ -7,6 +7,7 @@ shown entry by entry, and its names can be listed.
 
 import fnmatch
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,7 @@ from functools import cache
 from codegenie.eval.boxes.places import HOST_NAME, IN_A_NAMESPACE, USER
 from codegenie.eval.boxes.request import BoxView, Network
 from codegenie.eval.errors import SutSpecInvalid
+from codegenie.eval.limits import LIMITS
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 # By list, because other files of /etc may hold credentials: gitconfig, npmrc, pip.conf, netrc, environment.
@@ -39,6 +41,7 @@ class Layout:
     # Those below a private directory, which is mounted first.
     shown_in_private: tuple[str, ...]
     links: dict[str, str]
+    links_in_private: dict[str, str]
     hidden: tuple[str, ...]
     files: dict[str, str]
 
@@ -48,6 +51,7 @@ class Layout:
             "shown": self.shown,
             "shown_in_private": self.shown_in_private,
             "links": self.links,
+            "links_in_private": self.links_in_private,
             "hidden": self.hidden,
             "files": self.files,
         }
@@ -57,18 +61,59 @@ def new_root(view: BoxView) -> Layout:
     """Return the root of a box in a mount namespace. Raises SutSpecInvalid if the view cannot be had."""
     check(view)
     system, links = _system_paths()
-    shown = _topmost([*system, *view.readable])
-    private = tuple(path for path in shown if any(is_below(path, each) for each in _PRIVATE))
+    entries, opened_links = _opened(_topmost(view.readable), view.secrets)
+    shown = _topmost([*system, *entries])
     return Layout(
-        shown=tuple(path for path in shown if path not in private),
-        shown_in_private=private,
-        links=links,
+        shown=tuple(path for path in shown if not _is_private(path)),
+        shown_in_private=tuple(filter(_is_private, shown)),
+        links=links | {path: to for path, to in opened_links.items() if not _is_private(path)},
+        links_in_private={path: to for path, to in opened_links.items() if _is_private(path)},
         # Of a secret in another one nothing is left when that one is covered.
         hidden=tuple(
             _topmost(path for path in view.secrets if _is_in_one_of(path, shown) and os.path.lexists(path))
         ),
         files=_made_files(view.network),
     )
+
+
+def _is_private(path: str) -> bool:
+    return any(is_below(path, each) for each in _PRIVATE)
+
+
+def _opened(paths: Sequence[str], secrets: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return paths with the entries of a directory in its place if the user of the box cannot enter it.
+
+    Boxes of root belong to another user, and temporary directories are closed to others. Of such a directory
+    a box shows the entries, in a directory of its own: their modes decide. No mode of the host is changed.
+    Also returns the links in it.
+    """
+    shown: list[str] = []
+    links: dict[str, str] = {}
+    for path in paths:
+        if os.geteuid() != 0 or not os.path.isdir(path) or is_open(path):
+            shown.append(path)
+            continue
+        entries = [entry for entry in os.scandir(path) if entry.path not in secrets]
+        if len(entries) > LIMITS.closed_directory_entries:
+            raise SutSpecInvalid(
+                f"the user of the box cannot enter {path}, which is closed to other users,"
+                f" and it has more than {LIMITS.closed_directory_entries} entries",
+                where="readable",
+                hint="`chmod o+rx` it, or move the agent to another directory",
+            )
+        links |= {entry.path: os.readlink(entry.path) for entry in entries if entry.is_symlink()}
+        shown += [
+            entry.path
+            for entry in entries
+            if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
+        ]
+    return shown, links
+
+
+def is_open(directory: str) -> bool:
+    """Say whether mode bits let every user list a directory and walk through it."""
+    wanted = stat.S_IXOTH | stat.S_IROTH
+    return os.stat(directory).st_mode & wanted == wanted
 
 
 def readable_places(view: BoxView) -> tuple[list[str], list[str]]:

@@ -109,6 +109,10 @@ class World:
             _give_away(path)
             syscalls.mount(path, CAGE + path, None, syscalls.MS_BIND | syscalls.MS_REC)
             syscalls.restrict_mounts(CAGE + path, _READ_ONLY)
+        for path, target in layout["links_in_private"].items():
+            os.makedirs(os.path.dirname(CAGE + path), exist_ok=True)
+            os.symlink(target, CAGE + path)
+            _give_away(path)
         for path in layout["hidden"]:
             _hide(path)
         syscalls.pivot_into(CAGE)

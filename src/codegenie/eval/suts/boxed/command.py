@@ -12,7 +12,7 @@ from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.sanitising import Redactor, one_line
 from codegenie.eval.suts.agent_spec.environment import broker_credential
 from codegenie.eval.suts.boxed.asking import AgentInBox
-from codegenie.eval.suts.boxed.outcome import never_reached, outcome
+from codegenie.eval.suts.boxed.outcome import last_line, never_reached, outcome
 from codegenie.eval.suts.boxed.request import AgentRequest
 from codegenie.eval.suts.boxed.set_up import (
     broker_rules,
@@ -73,8 +73,11 @@ class CommandSut(AgentInBox):
         missed = never_reached(attempts[-1].ledger, before=self._was_reached)
         if missed is not None and not self._was_reached:
             self._ended_by = missed.why if missed.void else None
+            # What it said instead of asking is all that a user has to go by.
+            said = last_line(attempts[-1], self._redactor) if missed.unasked else ""
             raise ModelNotReached(
-                f"the agent's model was not reached: {missed.why}",
+                f"the agent's model was not reached: {missed.why}"
+                + (f"; its last line: {one_line(said)}" if said else ""),
                 where=f"case {case.case_id}",
                 hint="check the key, the network, the model and where the agent gets the broker's address;"
                 " the same command resumes the run",

@@ -29,10 +29,11 @@ def void_cause(made: Attempted) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Why the model never answered. `void` if the agent cannot have caused it."""
+    """Why the model never answered. `void`: the agent cannot have caused it; `unasked`: it never asked."""
 
     why: str
     void: bool
+    unasked: bool = False
 
 
 def never_reached(ledger: Ledger | None, *, before: bool) -> Missed | None:
@@ -43,7 +44,8 @@ def never_reached(ledger: Ledger | None, *, before: bool) -> Missed | None:
     if ledger is None or ledger.successes:
         return None
     if not ledger.requests and not ledger.refused:
-        return None if before else Missed("the agent sent no request to the broker", void=False)
+        why = "the agent sent no request to the broker"
+        return None if before else Missed(why, void=False, unasked=True)
     # The broker sends the key, so a refused key is never the work of the agent.
     if ledger.statuses.get(_KEY_REFUSED):
         return Missed(f"the provider refused the key ({_KEY_REFUSED})", void=True)
@@ -121,8 +123,13 @@ def how_it_ended(made: Attempted, redactor: Redactor) -> SutFault:
     """Return the fault of a program that failed: its exit code or signal, and its last line."""
     end = made.end
     how = f"signal:{end.signal}" if end.exit_code is None else f"exit:{end.exit_code}"
-    last = redactor.clean(made.stderr.last_line() or made.stdout.last_line())
+    last = last_line(made, redactor)
     return SutFault("sut.exception", f"{how}: {last}" if last else how)
+
+
+def last_line(made: Attempted, redactor: Redactor) -> str:
+    """Return the last thing that an agent said, without secrets."""
+    return redactor.clean(made.stderr.last_line() or made.stdout.last_line())
 
 
 def _account(attempts: Sequence[Attempted], redactor: Redactor) -> Account:

@@ -15,6 +15,7 @@ import codegenie
 from codegenie.eval.boxes import layout
 from codegenie.eval.boxes.box import Box
 from codegenie.eval.boxes.request import BoxView
+from codegenie.eval.boxes.users import can_be_entered
 from codegenie.eval.errors import SutSpecInvalid
 from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, SutNetwork
@@ -217,26 +218,24 @@ def _spec(program: str) -> AgentSpec:
 def refuse_closed_paths(setup: PythonSetup, isolation: IsolationClass) -> None:
     """Raise SutSpecInvalid if the user of a box cannot enter what the box shows.
 
-    Root's boxes belong to another user. In a namespace only the modes of what is shown matter; without one
-    those of every directory above it do.
+    Root's boxes belong to another user. In a namespace a closed directory is shown by its entries. Without
+    one the modes of every directory on the way matter.
     """
-    if os.geteuid() != 0 or isolation == "subprocess":
+    if os.geteuid() != 0 or isolation != "landlock":
         return
     for path in (setup.call.import_from, *setup.view.readable):
-        above = [str(each) for each in Path(path).parents] if isolation == "landlock" else []
+        above = [str(each) for each in Path(path).parents]
         closed = next((each for each in (*reversed(above), path) if not _is_open(each, path)), None)
         if closed is not None:
-            other = ", or use --sut-isolation namespace" if isolation == "landlock" else ""
             raise SutSpecInvalid(
                 f"the user of the box cannot enter {closed}, which is closed to other users",
                 where=path,
-                hint=f"`chmod o+rx` it, or move the agent and its Python to another directory{other}",
+                hint="`chmod o+rx` it, move the agent and its Python to another directory, or use"
+                " --sut-isolation namespace",
             )
 
 
 def _is_open(directory: str, shown: str) -> bool:
-    mode = os.stat(directory).st_mode
-    if not stat.S_ISDIR(mode):
-        return bool(mode & stat.S_IROTH)
-    wanted = stat.S_IXOTH | stat.S_IROTH if directory == shown else stat.S_IXOTH
-    return mode & wanted == wanted
+    if os.path.isdir(directory):
+        return layout.is_open(directory) if directory == shown else can_be_entered(directory)
+    return bool(os.stat(directory).st_mode & stat.S_IROTH)
