@@ -48,19 +48,10 @@ def test_a_module_that_is_not_measured_leaves_the_commands_of_the_next_unmeasure
 def test_what_a_test_and_its_children_take_of_the_processors_is_told_by_file(tmp_path: Path) -> None:
     (tmp_path / "test_starting.py").write_text(STARTS, encoding="utf-8")
     (tmp_path / "test_waiting.py").write_text("def test_it():\n    pass\n", encoding="utf-8")
+    # Its temporary directories lie below our own, and not among those of whole suites.
+    alone = ("-c", "/dev/null", "--rootdir", ".", f"--basetemp={tmp_path / 'tests'}")
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-c",
-            "/dev/null",
-            "--rootdir",
-            ".",
-            "-p",
-            "tests.support.costs",
-        ],
+        [sys.executable, "-m", "pytest", "-q", *alone, "-p", "tests.support.costs"],
         cwd=tmp_path,
         env={**unmeasured(), "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,

@@ -70,6 +70,16 @@ def parent_of(number: int) -> int:
     return int(status.split("PPid:")[1].split()[0])
 
 
+def is_below(number: int, ancestor: int) -> bool:
+    """Say whether a process descends from another one; a process that is gone does not."""
+    try:
+        while number > 1 and number != ancestor:
+            number = parent_of(number)
+    except OSError:
+        return False
+    return number == ancestor
+
+
 def journal(desk: AgentDesk) -> list[dict[str, object]]:
     (file,) = (desk.directory / ".codegenie/eval/runs/journal").iterdir()
     return [json.loads(line.partition(" ")[2]) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -193,7 +203,13 @@ def test_a_second_run_of_the_same_agent_is_asked_again(desk: AgentDesk) -> None:
 
 def test_a_run_that_is_stopped_while_its_box_is_proved_says_so_and_records_nothing(desk: AgentDesk) -> None:
     run = started(desk, desk.script(FIXING))
-    wait_until(lambda: processes_with("box_server_program") or run.poll() is not None)
+    # Those of its own: other runs on this machine have box servers, too.
+    wait_until(
+        lambda: (
+            run.poll() is not None
+            or any(is_below(number, run.pid) for number in processes_with("box_server_program"))
+        )
+    )
     run.send_signal(signal.SIGTERM)
     said, _ = run.communicate(timeout=_SECONDS)
 

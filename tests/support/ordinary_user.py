@@ -20,7 +20,8 @@ from tests.hostile.engine.table import ROOT
 _USER = 61777 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _NEEDED = sorted({str(ROOT), sys.prefix, sys.base_prefix, str(Path(codegenie.__file__).parent)})
 _UNSHARED = [
-    "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--mount-proc", "--kill-child",
+    "unshare", "--mount", "--propagation", "private", "--ipc", "--pid", "--fork", "--mount-proc",
+    "--kill-child",
 ]  # fmt: skip
 _SECONDS = 400
 _OPEN_UP = r"""

@@ -204,7 +204,21 @@ def test_without_a_namespace_a_process_changes_limits_and_order_of_itself_alone(
     machine: str, name: str
 ) -> None:
     assert [said(machine, name, number, namespaces=False) for number in (0, 4242)] == [ALLOW, PERM]
-    assert said(machine, name, 4242) == ALLOW
+
+
+@each_machine
+@pytest.mark.parametrize("name", ["prlimit64", "sched_setaffinity", "sched_setattr", "sched_setscheduler"])
+def test_in_a_namespace_limits_and_order_of_the_first_process_alone_are_out_of_reach(
+    machine: str, name: str
+) -> None:
+    assert [said(machine, name, number) for number in (0, 1, 2, 4242)] == [ALLOW, PERM, ALLOW, ALLOW]
+
+
+@each_machine
+def test_in_a_namespace_priorities_are_not_set_for_the_first_process_nor_for_a_user(machine: str) -> None:
+    for name, process, user in (("setpriority", 0, 2), ("ioprio_set", 1, 3)):
+        found = [said(machine, name, *each) for each in ((process, 0), (process, 7), (process, 1), (user, 0))]
+        assert found == [ALLOW, ALLOW, PERM, PERM]
 
 
 @each_machine

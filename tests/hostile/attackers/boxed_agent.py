@@ -13,21 +13,20 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 if TYPE_CHECKING:
     from codegenie.eval.boxes import thief_program as thief
+    from tests.hostile.attackers import agent_burdens
 else:
-    thief = import_module("thief_program")
+    agent_burdens, thief = map(import_module, ("agent_burdens", "thief_program"))
 
 _MIB = 1 << 20
-_PR_SET_NAME = 15
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _ADD_KEY, _KEYCTL = {"x86_64": (248, 250), "aarch64": (217, 219)}.get(os.uname().machine, (-1, -1))
 _USER_KEYRING, _KEY_SET_PERMISSIONS, _KEY_SEARCH, _KEY_READ = -4, 5, 10, 11
@@ -226,143 +225,7 @@ def edits(clues: Clues) -> None:
     _tried(resource.prlimit, number, resource.RLIMIT_NOFILE, (50, 50))
 
 
-# What it leaves running, and what it fills.
-
-
-def _renamed(name: str) -> None:
-    _LIBC.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
-
-
-def _sleeps(name: str) -> NoReturn:
-    _renamed(name)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    time.sleep(3600)
-    os._exit(0)
-
-
-def leaves_daemon(clues: Clues) -> None:
-    """Leave a process that has another session, another parent and ignores the request to end."""
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            os.write(writing, b"!")
-            _sleeps(clues["names"]["daemon"])
-        os._exit(0)
-    os.read(reading, 1)
-
-
-def ignores_end(clues: Clues) -> None:
-    """Work beyond the deadline, whoever asks it to end."""
-    _sleeps(clues["names"]["late"])
-
-
-def bombs(clues: Clues) -> None:
-    """Start processes until there are 512 of them, or no more."""
-    for _ in range(512):
-        try:
-            if os.fork() == 0:
-                os.setsid()
-                _sleeps(clues["names"]["bomb"])
-        except OSError:
-            break
-
-
-def _stay(clues: Clues) -> None:
-    """Keep what is filled until somebody looks."""
-    time.sleep(clues["stay_seconds"])
-
-
-def fills_disk(clues: Clues) -> None:
-    """Write more than the workspace may hold, in files that are each small enough."""
-    for number in range(clues["disk_bytes"] // _MIB):
-        with open(f"large-{number}", "wb", buffering=0) as file:
-            file.write(bytes(_MIB))
-    _stay(clues)
-
-
-def fills_inodes(clues: Clues) -> None:
-    """Make more entries than the workspace may hold."""
-    for number in range(clues["entries"]):
-        with open(f"small-{number}", "wb"):
-            pass
-    _stay(clues)
-
-
-def fills_memory(clues: Clues) -> None:
-    """Hold memory in several processes, each of which has little."""
-    for _ in range(4):
-        if os.fork() == 0:
-            held = bytearray(os.urandom(1)) * clues["memory_bytes"]
-            _stay(clues)
-            os._exit(len(held) * 0)
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
-
-
-def floods_stdout(clues: Clues) -> None:
-    """Print more than anybody wants to read."""
-    piece = b"x" * _MIB
-    sys.stdout.flush()
-    for _ in range(clues["flood_bytes"] // _MIB):
-        os.write(1, piece)
-
-
-def leaves_traps(clues: Clues) -> None:
-    """Leave a tree that acts on whoever looks at it with the usual tools."""
-    bite = f"#!/bin/sh\ntouch {clues['marker']}\n"
-    texts = {
-        ".git/HEAD": "ref: refs/heads/main\n",
-        ".git/config": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = ./bite\n",
-        ".gitattributes": "* filter=bite\n",
-        "conftest.py": f"open({clues['marker']!r}, 'w')\n",
-        "sitecustomize.py": f"open({clues['marker']!r}, 'w')\n",
-        "bite.pth": f"import os; open({clues['marker']!r}, 'w')\n",
-        **dict.fromkeys(("bite", "git", "python3", "sh", "ls"), bite),
-    }
-    for path, text in texts.items():
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(path, 0o755)  # noqa: S103 - a trap is there to be executed
-    for name in (".git/objects", ".git/refs/heads"):
-        os.makedirs(name)
-    os.mkfifo("pipe")
-    os.symlink("/etc/passwd", "link")
-    os.symlink("loop", "loop")
-    os.makedirs("closed/inner")
-    os.chmod("closed", 0)
-    with open("sparse", "wb") as sparse:
-        os.truncate(sparse.fileno(), 32 * _MIB)
-    with open(b"\xff\xfe\n\x1b[2J", "wb"):
-        pass
-    top = os.open(".", os.O_RDONLY)
-    for _ in range(200):
-        os.mkdir("deep")
-        os.chdir("deep")
-    os.fchdir(top)
-
-
-# How it tries to be asked again, and what it says that it cost.
-
-
-def exits_75(_clues: Clues) -> None:
-    """End with the code for a failure that passes."""
-    sys.exit(75)
-
-
-def says_rate_limit(_clues: Clues) -> None:
-    """Say that somebody else is at fault."""
-    sys.exit('{"type": "error", "error": {"type": "rate_limit_error", "message": "429 rate limit"}}')
-
-
-def fills_its_disk(clues: Clues) -> None:
-    """Fail because nothing more can be written."""
-    with contextlib.suppress(OSError):
-        fills_disk({**clues, "stay_seconds": 0})
-    sys.exit("OSError: [Errno 28] No space left on device")
+# What it makes of the model.
 
 
 def provokes_429(_clues: Clues) -> None:
@@ -383,9 +246,8 @@ DEEDS: dict[str, Callable[[Clues], None]] = {
     deed.__name__.replace("_", "-"): deed
     for deed in (
         reads_answers, reads_git_history, reads_shipped_bench, steals_environment, steals_credential,
-        calls_out, abuses_broker, leaves_word, looks_for_word, edits, leaves_daemon, ignores_end, bombs,
-        fills_disk, fills_inodes, fills_memory, floods_stdout, leaves_traps, exits_75, says_rate_limit,
-        fills_its_disk, provokes_429, floods_requests,
+        calls_out, abuses_broker, leaves_word, looks_for_word, edits, provokes_429, floods_requests,
+        *agent_burdens.DEEDS,
     )
 }  # fmt: skip
 

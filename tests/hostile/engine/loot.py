@@ -108,7 +108,12 @@ def _filled(made: Robbery, _kept: bytes) -> Parts:
     too_much = {
         "disk": _entries(made, "fills-disk") * MIB > _MORE * WORKSPACE_BYTES and "fills-disk" not in ended,
         "inodes": _entries(made, "fills-inodes") > _MORE * ENTRIES and "fills-inodes" not in ended,
+        "hidden": _entries(made, "fills-hidden") * MIB > _MORE * WORKSPACE_BYTES
+        and "fills-hidden" not in ended,
         "memory": "fills-memory" not in ended,
+        "blinded": "blinds-watch" not in ended,
+        "segments": not trials["fills-segments"]["answer"]["failure_modes"],
+        "nameless": not trials["fills-nameless"]["answer"]["failure_modes"],
         "stdout": made.most_memory > _MOST_MEMORY
         or len(made.artifact(trials["floods-stdout"], "sut_stdout")) > _MOST_KEPT,
     }

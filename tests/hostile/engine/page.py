@@ -1,6 +1,7 @@
 """Writes docs/reference/scenarios.md from the tables: python -m tests.hostile.engine.page."""
 
 from collections.abc import Iterator
+from textwrap import fill
 
 from tests.hostile.engine.agent_rows import AgentRow, read_agent_rows
 from tests.hostile.engine.table import ROOT, Scenario, read_portfolio
@@ -59,7 +60,12 @@ def _agent_rows() -> Iterator[str]:
     rows = read_agent_rows().values()
     yield from map(_agent_row, rows)
     yield ""
-    yield from (f"- `{row.name}`: {row.note}." for row in rows if row.note)
+    yield from (_item(f"`{row.name}`: {row.note}.") for row in rows if row.note)
+
+
+def _item(text: str) -> str:
+    """Return an item of a list, broken into lines of the length that documents have."""
+    return fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _agent_row(row: AgentRow) -> str:

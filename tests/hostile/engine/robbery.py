@@ -47,10 +47,10 @@ STATED = {
 }
 _FLOOD_BYTES = 768 * MIB
 _LONG_FLOOD_BYTES = 2048 * MIB
-_SHORT_SECONDS = 2
-# Longer than the watch needs for a look, also on a busy machine. Without a watch nobody comes.
-_STAYS = {"subprocess": 7.0}
-_STAY_SECONDS = 90.0
+_SHORT_SECONDS = 3
+# The watch looks at memory once a second, and at a directory on disk every five. Without it nobody comes.
+_STAYS_WITHOUT_A_WATCH = {"memory": 2.0, "disk": 6.0}
+_STAYS = {"memory": 90.0, "disk": 90.0}
 _SECONDS = 600.0
 _LOOK_SECONDS = 3.0
 _VICTIM = """\
@@ -344,7 +344,8 @@ def _write_agent(made: Robbery) -> None:
         "edited_files": [*map(str, made.edited.values())],
         "names": made.names,
         "marker": str(made.marker),
-        "stay_seconds": _STAYS.get(made.isolation, _STAY_SECONDS),
+        "asked_before": str(made.room / "asked-before"),
+        "stays": _STAYS_WITHOUT_A_WATCH if made.isolation == "subprocess" else _STAYS,
         "disk_bytes": 2 * WORKSPACE_BYTES,
         "entries": 2 * ENTRIES,
         "memory_bytes": MEMORY_BYTES // 2,
@@ -353,8 +354,10 @@ def _write_agent(made: Robbery) -> None:
     }
     (desk / "agent").mkdir()
     (desk / "agent/clues.json").write_text(json.dumps(clues), encoding="utf-8")
-    shutil.copy(ROOT / "tests/hostile/attackers/boxed_agent.py", desk / "agent/agent.py")
-    shutil.copy(SOURCE / "boxes/thief_program.py", desk / "agent")
+    attackers = ROOT / "tests/hostile/attackers"
+    shutil.copy(attackers / "boxed_agent.py", desk / "agent/agent.py")
+    for program in (attackers / "agent_burdens.py", SOURCE / "boxes/thief_program.py"):
+        shutil.copy(program, desk / "agent")
     (desk / "agent/sut.toml").write_text(_spec(desk, made.fake.url), encoding="utf-8")
 
 
@@ -369,7 +372,7 @@ def _spec(desk: Path, upstream: str) -> str:
 schema = 1
 name = "hostile"
 command = [{python_program()!r}, "-B", "/agent/agent.py"]
-files = ["agent.py", "thief_program.py", "clues.json"]
+files = ["agent.py", "agent_burdens.py", "thief_program.py", "clues.json"]
 readable = [{str(desk)!r}]
 [network]
 mode = "broker"

@@ -61,7 +61,12 @@ ON_ONESELF = """
     ioprio_set:251:30 prlimit64:302:261 sched_setaffinity:203:122 sched_setattr:314:274
     sched_setparam:142:118 sched_setscheduler:144:119 setpriority:141:140
 """
-"""Calls that are allowed without namespaces only if the caller means itself: process number 0."""
+"""Calls that change another process of the same user.
+
+Without namespaces they are allowed only if the caller means itself: process number 0. In a namespace they
+must not mean the first process, which has the same user: it watches the box, and if it ends, the attempt is
+void.
+"""
 
 SENDING = """
     sendmmsg:307:269 sendmsg:46:211 sendto:44:206
@@ -82,6 +87,8 @@ _WHOLE = 0xFFFFFFFF
 _FLAGS_OF = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 # These two say first whether they mean a process, a group or a user: the value for a process.
 _A_PROCESS = {"setpriority": 0, "ioprio_set": 1}
+_ALL_OF_A_USER = {"setpriority": 2, "ioprio_set": 3}
+_FIRST_PROCESS = 1
 
 _NO, _YES = refuses(errno.EPERM), returns(ALLOW)
 
@@ -119,6 +126,13 @@ def _families(*, namespaces: bool, network: Network) -> Code:
     return [*_if_equal(0, _INET, tcp), *_if_equal(0, _INET6, tcp), *unknown]
 
 
+def _on_another_than_the_first(name: str) -> Code:
+    """Answer a call that names a process, or first says whether it names a process, a group or a user."""
+    if name not in _ALL_OF_A_USER:
+        return _any_of(0, (_FIRST_PROCESS,), _NO, _YES)
+    return [*_if_equal(0, _ALL_OF_A_USER[name], _NO), *_any_of(1, (_FIRST_PROCESS,), _NO, _YES)]
+
+
 def _checks(*, namespaces: bool, network: Network) -> dict[str, Code]:
     unknown = refuses(errno.EAFNOSUPPORT)
     # Without namespaces, a datagram socket could send to any named socket of the host.
@@ -130,19 +144,20 @@ def _checks(*, namespaces: bool, network: Network) -> dict[str, Code]:
         "socket": _families(namespaces=namespaces, network=network),
         "socketpair": [*masked(0, _WHOLE, _UNIX, unknown), *(_YES if namespaces else kinds)],
     }
-    if not namespaces:
-        for name in numbers(ON_ONESELF, "x86_64"):
-            kind = masked(0, _WHOLE, _A_PROCESS[name], _NO) if name in _A_PROCESS else []
-            checks[name] = [*kind, *masked(1 if kind else 0, _WHOLE, 0, _NO), *_YES]
-        for name, index in _FLAGS_OF.items():
-            checks[name] = [*masked(index, _FAST_OPEN, 0, _NO), *_YES]
+    if namespaces:
+        return checks | {name: _on_another_than_the_first(name) for name in numbers(ON_ONESELF, "x86_64")}
+    for name in numbers(ON_ONESELF, "x86_64"):
+        kind = masked(0, _WHOLE, _A_PROCESS[name], _NO) if name in _A_PROCESS else []
+        checks[name] = [*kind, *masked(1 if kind else 0, _WHOLE, 0, _NO), *_YES]
+    for name, index in _FLAGS_OF.items():
+        checks[name] = [*masked(index, _FAST_OPEN, 0, _NO), *_YES]
     return checks
 
 
 def program(machine: str, *, namespaces: bool, network: Network) -> Code:
     """Return the filter of a box for a machine."""
     denied = DENIED if namespaces else DENIED + OF_THE_HOST
-    checked = CHECKED if namespaces else CHECKED + ON_ONESELF + SENDING
+    checked = CHECKED + ON_ONESELF if namespaces else CHECKED + ON_ONESELF + SENDING
     checks = _checks(namespaces=namespaces, network=network)
     answers = dict.fromkeys(numbers(denied, machine).values(), _NO)
     answers |= dict.fromkeys(numbers(ABSENT, machine).values(), refuses(errno.ENOSYS))

@@ -14,7 +14,15 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from codegenie.eval.boxes.rooms import Room
-from codegenie.eval.boxes.watching import Stillness, descendants, is_larger, memory_of, used
+from codegenie.eval.boxes.watching import (
+    Stillness,
+    descendants,
+    in_segments,
+    is_larger,
+    memory_of,
+    used,
+    without_a_name,
+)
 from codegenie.eval.isolation.confinement import syscalls
 from codegenie.eval.isolation.confinement.zygote import told
 from codegenie.eval.system import protocol
@@ -177,20 +185,28 @@ class Init:
         if not self._room.is_watched:
             return None
         is_still = self._stillness.lasts()
-        if not is_still:
-            processes = descendants(os.getpid())
-            memory = memory_of(processes) + used(self._room.mounts)
-            if memory > self._wanted["limits"]["memory_total_bytes"]:
-                return "memory"
-            self._stillness.looked(processes)
+        if not is_still and self._takes_too_much_memory():
+            return "memory"
         self._is_walked = self._is_walked and is_still
         if looks % _WALK_EVERY == 0 and not self._is_walked:
-            most_bytes, most_entries = self._wanted["room"]
-            if any(is_larger(directory, most_bytes, most_entries) for directory in self._room.walked):
+            if self._takes_too_much_room():
                 return "workspace"
             # What was written before the walk is known; nothing is written before something runs again.
             self._is_walked = is_still
         return None
+
+    def _takes_too_much_memory(self) -> bool:
+        processes = descendants(os.getpid())
+        memory = memory_of(processes) + used(self._room.mounts)
+        memory += in_segments() if self._room.has_own_segments else 0
+        self._stillness.looked(processes)
+        return bool(memory > self._wanted["limits"]["memory_total_bytes"])
+
+    def _takes_too_much_room(self) -> bool:
+        most_bytes, most_entries = self._wanted["room"]
+        if any(is_larger(directory, most_bytes, most_entries) for directory in self._room.walked):
+            return True
+        return bool(self._room.walked) and without_a_name(descendants(os.getpid())) > most_bytes
 
     def _reap(self, leader: int) -> int | None:
         """Reap what has ended; return how the leader ended, if it did."""

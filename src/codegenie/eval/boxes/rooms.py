@@ -46,6 +46,8 @@ class Room(ABC):
     directory: str | None = None
     # Whether /proc shows the processes of this box under their numbers.
     is_watched = True
+    # Whether segments and queues of System V are those of this box alone.
+    has_own_segments = False
 
     @abstractmethod
     def build(self, wanted: dict[str, Any], parcels: Sequence[int]) -> None:
@@ -64,6 +66,7 @@ class NamespaceRoom(Room):
     """Private mounts with hard caps, in namespaces of their own."""
 
     mounts = (IN_A_NAMESPACE.workspace, IN_A_NAMESPACE.home, IN_A_NAMESPACE.tmp, SHARED_MEMORY)
+    has_own_segments = True
 
     def __init__(self, world: World) -> None:
         self._world = world

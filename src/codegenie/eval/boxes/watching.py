@@ -5,6 +5,7 @@ a directory on disk, its size.
 """
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,12 @@ _MEMORY_FIELDS = (b"RssAnon:", b"RssShmem:")
 _MEMORY_FILE = "/memfd:"
 _BLOCK = 512
 _CLOCK_OF_ALL_THREADS = 2
+_SIZES = {"rss", "cbytes", "qnum"}
+_PER_MESSAGE, _PER_QUEUE = 64, 512
 _DEEPEST = 256
-_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_REOPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_LISTED = 0o500
 
 
 def descendants(top: int) -> list[int]:
@@ -141,6 +146,44 @@ def _parts(number: int) -> Iterator[str]:
             yield f"/proc/{number}/task/{thread}"
 
 
+def in_segments() -> int:
+    """Return the bytes in segments and queues of System V, which no process has to hold.
+
+    A page of a segment that is attached counts twice. Queues are counted with what the kernel adds to each.
+    """
+    segments, queues = (_rows_of(f"/proc/sysvipc/{name}") for name in ("shm", "msg"))
+    return sum(row["rss"] for row in segments) + sum(
+        row["cbytes"] + row["qnum"] * _PER_MESSAGE + _PER_QUEUE for row in queues
+    )
+
+
+def _rows_of(path: str) -> list[dict[str, int]]:
+    lines: list[str] = []
+    with suppress(OSError):
+        lines = _read(path).decode("ascii").splitlines()
+    return [
+        {
+            name: int(value)
+            for name, value in zip(lines[0].split(), line.split(), strict=True)
+            if name in _SIZES
+        }
+        for line in lines[1:]
+    ]
+
+
+def without_a_name(numbers: Sequence[int]) -> int:
+    """Return the bytes in files on disk that these processes hold and that no directory names."""
+    files: dict[tuple[int, int], int] = {}
+    for number in numbers:
+        files |= {
+            (there.st_dev, there.st_ino): there.st_blocks * _BLOCK
+            for place in _parts(number)
+            for path, there in _open_files(place)
+            if stat.S_ISREG(there.st_mode) and not there.st_nlink and not path.startswith(_MEMORY_FILE)
+        }
+    return sum(files.values())
+
+
 def used(mounts: Sequence[str]) -> int:
     """Return the bytes that these private file systems hold."""
     found = [os.statvfs(path) for path in mounts]
@@ -159,7 +202,7 @@ def is_larger(directory: int, most_bytes: int, most_entries: int) -> bool:
 
 def _sizes(top: int) -> Iterator[int]:
     """Yield the size of every entry, with one directory open for each level."""
-    levels = [_Level(os.dup(top))]
+    levels = [_Level(top)]
     try:
         while levels:
             entry = levels[-1].next()
@@ -169,7 +212,7 @@ def _sizes(top: int) -> Iterator[int]:
             yield _size(entry)
             inner = levels[-1].opened(entry)
             if inner is not None:
-                levels.append(_Level(inner))
+                levels.append(inner)
             if len(levels) > _DEEPEST:
                 # Nothing honest is that deep, and more could be hidden further down.
                 yield sys.maxsize
@@ -179,25 +222,43 @@ def _sizes(top: int) -> Iterator[int]:
 
 
 class _Level:
-    """One directory that is being listed. What vanishes or cannot be read is left out."""
+    """One directory that is being listed. What vanishes is left out.
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._scan = os.scandir(descriptor)
+    A directory may be closed to its own user, who can still write into it. Then it is opened, and closed
+    again when it has been listed. The descriptor is the directory itself: a name could be a link by now.
+    """
+
+    def __init__(self, place: int) -> None:
+        itself = f"/proc/self/fd/{place}"
+        self._mode = stat.S_IMODE(os.fstat(place).st_mode)
+        closed = self._mode & _LISTED != _LISTED
+        self._is_opened = False
+        if os.geteuid() != 0 and closed:
+            os.chmod(itself, self._mode | _LISTED)
+            self._is_opened = True
+        self._descriptor = os.open(itself, _REOPEN)
+        self._scan = os.scandir(self._descriptor)
 
     def next(self) -> "os.DirEntry[str] | None":
         with suppress(OSError):
             return next(self._scan, None)
         return None
 
-    def opened(self, entry: "os.DirEntry[str]") -> int | None:
+    def opened(self, entry: "os.DirEntry[str]") -> "_Level | None":
         with suppress(OSError):
             if entry.is_dir(follow_symlinks=False):
-                return os.open(entry.name, _OPEN, dir_fd=self._descriptor)
+                place = os.open(entry.name, _PLACE, dir_fd=self._descriptor)
+                try:
+                    return _Level(place)
+                finally:
+                    os.close(place)
         return None
 
     def close(self) -> None:
         self._scan.close()
+        if self._is_opened:
+            with suppress(OSError):
+                os.fchmod(self._descriptor, self._mode)
         os.close(self._descriptor)
 
 
@@ -228,16 +289,21 @@ def _resident(place: str) -> int | None:
 
 def _files_in_memory(place: str) -> dict[tuple[int, int], int]:
     """Return the anonymous files that a process has open, with their sizes."""
+    return {
+        (there.st_dev, there.st_ino): there.st_blocks * _BLOCK
+        for path, there in _open_files(place)
+        if path.startswith(_MEMORY_FILE)
+    }
+
+
+def _open_files(place: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield where each file lies that a process has open, and what it is."""
     names: list[str] = []
     with suppress(OSError):
         names = os.listdir(f"{place}/fd")
-    found = {}
     for path in (f"{place}/fd/{name}" for name in names):
         with suppress(OSError):
-            if os.readlink(path).startswith(_MEMORY_FILE):
-                there = os.stat(path)
-                found[there.st_dev, there.st_ino] = there.st_blocks * _BLOCK
-    return found
+            yield os.readlink(path), os.stat(path)
 
 
 def _read(path: str) -> bytes:

@@ -230,7 +230,7 @@ def refuse_closed_paths(setup: PythonSetup, isolation: IsolationClass) -> None:
             raise SutSpecInvalid(
                 f"the user of the box cannot enter {closed}, which is closed to other users",
                 where=path,
-                hint="`chmod o+rx` it, move the agent and its Python to another directory, or use"
+                hint="`chmod o+rx` it, move the agent, name another Python with --sut-python, or use"
                 " --sut-isolation namespace",
             )
 
