@@ -99,7 +99,8 @@ class NewUser:
         """Return the whole environment of such a user: no variable of ours, and no PYTHONPATH."""
         return {
             "PATH": f"{self.home}/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-            "HOME": f"{self.home}/work",
+            # Not the working directory: a box does not show an agent the home of its user.
+            "HOME": str(self.home / "own"),
             "TMPDIR": str(self.home / "temporary"),
             "LANG": "C.UTF-8",
             "COLUMNS": str(COLUMNS),
@@ -125,7 +126,7 @@ def new_user() -> Iterator[NewUser]:
     home = Path(tempfile.mkdtemp(prefix="codegenie-wheel-"))
     try:
         home.chmod(0o755)
-        for name in ("work", "temporary", "venv", "stage"):
+        for name in ("own", "work", "temporary", "venv", "stage"):
             (home / name).mkdir()
             if account is not None:
                 os.chown(home / name, account.pw_uid, account.pw_gid)

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.agent_desk import RIGHT, AgentDesk, agent_desk
+from tests.support.agent_desk import RIGHT, AgentDesk, agent_desk, python_program
+from tests.support.sampling import sampled
 
 AGENT = f"""\
 import os
@@ -18,11 +19,14 @@ HERE = Path(__file__).parent
 
 
 def solve(case):
-    found = [str(path) for path in HERE.rglob("*") if "expected" in str(path) or "runs" in str(path)]
-    try:
-        found.append((HERE / "private.txt").read_text())
-    except OSError:
-        pass
+    found = []
+    for path in HERE.rglob("*"):
+        if "expected" in str(path) or "runs" in str(path) or path.name == "private.txt":
+            try:
+                found.append(path.read_text())
+            except OSError:
+                pass
+    found = [text for text in found if text]
     if found:
         return {{"found": found}}
     (Path(case.input_dir) / "calc.py").write_text({RIGHT!r})
@@ -49,6 +53,21 @@ def test_a_python_agent_works_there_and_finds_neither_answers_nor_closed_files(d
 
     assert done.returncode == 0, done.stderr
     (trial,) = desk.trials("one")
+    assert desk.output(trial)["files"] == {"calc.py": RIGHT}
+
+
+@pytest.mark.parametrize("isolation", sampled(("namespace", "landlock"), "namespace".__eq__))
+def test_in_a_home_it_finds_its_code_and_no_key(desk: AgentDesk, isolation: str) -> None:
+    desk.directory.chmod(0o755)
+    (desk.directory / ".ssh").mkdir()
+    (desk.directory / ".ssh/expected-by-a-thief").write_text("a key")
+    # Ours may lie where without a namespace only root can go.
+    python = ("--sut-python", python_program()) if isolation == "landlock" else ()
+    done = desk.run("python:agent:solve", "--sut-isolation", isolation, *python, HOME=str(desk.directory))
+
+    assert done.returncode == 0, done.stderr
+    (trial,) = desk.trials("one")
+    assert desk.output(trial).get("found", []) == []
     assert desk.output(trial)["files"] == {"calc.py": RIGHT}
 
 

@@ -1,6 +1,7 @@
 """What a box shows of a Python agent, and what is refused before a box exists."""
 
 import os
+import subprocess
 import sys
 import tempfile
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from codegenie.eval.errors import SutSpecInvalid
+from codegenie.eval.limits import LIMITS
 from codegenie.eval.runner import Runner
 from codegenie.eval.suts import spec
 from codegenie.eval.suts.boxed.python import BoxedPythonSut
@@ -89,14 +91,47 @@ def test_a_directory_that_is_a_secret_or_lies_in_one_is_not_shown(
     assert "outside of benches and records" in str(refused.hint)
 
 
-def test_the_root_a_home_and_what_lies_above_a_home_are_not_shown(request_here: PythonRequest) -> None:
-    here = request_here.directory
-    cases = [("/", here), (here, here), (os.path.dirname(here), here), ("/tmp", here)]
-
-    for directory, home in cases:
-        refused = refusal(replace(request_here, directory=directory), home)
+def test_the_root_and_what_holds_the_directories_of_everybody_are_not_shown(
+    request_here: PythonRequest,
+) -> None:
+    for directory in ("/", "/tmp", "/home"):
+        refused = refusal(replace(request_here, directory=directory))
         assert f"would see all of {directory}" in refused.message
         assert "a directory that holds the agent" in str(refused.hint)
+
+
+def hidden(request: PythonRequest, home: str) -> set[str]:
+    """Return what of the directory a box hides, by its path in it."""
+    with python_setup(request, {**os.environ, "HOME": home}) as setup:
+        inside = [path for path in setup.view.secrets if path.startswith(f"{request.directory}/")]
+    return {os.path.relpath(path, request.directory) for path in inside}
+
+
+def test_of_a_home_only_code_is_shown(request_here: PythonRequest) -> None:
+    here = Path(request_here.directory)
+    for name in (".ssh/id", "notes/keys", "package/__init__.py", "token.txt", "helper.py", ".hidden.py"):
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).touch()
+
+    assert hidden(request_here, str(here)) == {".ssh", "notes", "token.txt", ".hidden.py"}
+
+
+def test_a_home_below_the_directory_is_hidden_but_for_the_python_in_it(request_here: PythonRequest) -> None:
+    here = Path(request_here.directory)
+    (here / "home/.ssh").mkdir(parents=True)
+    assert hidden(request_here, f"{here}/home") == {"home"}
+
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", f"{here}/home/python"], check=True)
+    other = replace(request_here, interpreter=f"{here}/home/python/bin/python")
+    assert hidden(other, f"{here}/home") == {"home/.ssh"}
+
+
+def test_a_home_with_too_much_to_hide_is_refused(request_here: PythonRequest) -> None:
+    for number in range(LIMITS.closed_directory_entries + 1):
+        Path(request_here.directory, f"{number}.txt").touch()
+    refused = refusal(request_here, request_here.directory)
+
+    assert "more than 256 entries that a box has to hide" in refused.message
 
 
 def test_a_directory_that_no_box_can_show_is_refused_with_a_way_out(request_here: PythonRequest) -> None:

@@ -29,13 +29,7 @@ from codegenie.eval.log.artifacts import ArtifactStore, RunArtifacts
 from codegenie.eval.log.open_run import RecordedRun, RunRecord, begin_run
 from codegenie.eval.log.recorder import Recorder, recorder_of
 from codegenie.eval.log.records import RunStarted
-from codegenie.eval.models import (
-    BenchRunReport,
-    RunOptions,
-    RunPlan,
-    Selection,
-    TrialScore,
-)
+from codegenie.eval.models import BenchRunReport, RunOptions, RunPlan, Selection, TrialScore
 from codegenie.eval.planning import (
     DEFAULT_OUT_DIR,
     CaseFilter,

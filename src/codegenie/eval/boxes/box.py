@@ -17,7 +17,7 @@ from codegenie.eval.system import protocol
 
 _MOST_STREAMS = 8
 _END_SECONDS = 15.0
-_LARGE_BYTES = 1 << 25
+_WORTH_A_THREAD = 1 << 25
 _CAPS: dict[str, Literal["memory", "workspace"]] = {"memory": "memory", "workspace": "workspace"}
 
 
@@ -189,7 +189,7 @@ class Box:
 def _is_large(directory: int) -> bool:
     """Say whether the file system of a directory holds so much that the kernel frees it for long."""
     there = os.fstatvfs(directory)
-    return (there.f_blocks - there.f_bfree) * there.f_frsize > _LARGE_BYTES
+    return (there.f_blocks - there.f_bfree) * there.f_frsize > _WORTH_A_THREAD
 
 
 def _close_all(descriptors: Iterable[int]) -> None:

@@ -34,6 +34,7 @@ from codegenie.eval.suts.agent_spec.needs import (
 )
 from codegenie.eval.suts.agent_spec.records import AgentSpec
 from codegenie.eval.suts.boxed.attempt import Start, moved
+from codegenie.eval.suts.boxed.invoking_directory import refuse_directory, withheld
 from codegenie.eval.suts.boxed.request import PythonRequest
 from codegenie.eval.suts.boxed.secret_paths import shipped_answers
 from codegenie.eval.suts.python_agent import (
@@ -108,12 +109,13 @@ def python_setup(request: PythonRequest, host: Mapping[str, str]) -> Iterator[Py
     """Look an agent up and pack what its child needs. Raises SutSpecInvalid if no box can show it."""
     home = host.get("HOME", "/")
     directory = request.directory
-    _refuse_directory(directory, home, request.secrets)
+    refuse_directory(directory, home, request.secrets)
     needs = _interpreter(request.interpreter, directory, host)
     network = network_of(request)
     shown = tuple(sorted({directory, *needs.shown}))
     # A harness may be installed beside the agent, with the answers of its benches.
-    secrets = tuple(sorted({*request.secrets, *shipped_answers(shown)}))
+    own = withheld(directory, home, needs.shown)
+    secrets = tuple(sorted({*request.secrets, *shipped_answers(shown), *own}))
     view = BoxView(readable=shown, secrets=secrets, network=network)
     try:
         layout.check(view)
@@ -162,20 +164,6 @@ def network_of(request: PythonRequest) -> SutNetwork:
             "--sut-network broker: the agent has no [broker]", hint="write a sut.toml with [broker]"
         )
     return request.network or "none"
-
-
-def _refuse_directory(directory: str, home: str, secrets: tuple[str, ...]) -> None:
-    """Refuse to show a directory that holds answers, or more than an agent."""
-    if is_inside(directory, secrets):
-        raise SutSpecInvalid(
-            f"{directory} lies where benches, answers or records are, which an agent does not see",
-            hint="run the command from the directory of the agent, outside of benches and records",
-        )
-    if is_too_broad(directory, home):
-        raise SutSpecInvalid(
-            f"the agent would see all of {directory}, from where the command is run",
-            hint="run the command from a directory that holds the agent and not much else",
-        )
 
 
 def _interpreter(named: str | None, directory: str, host: Mapping[str, str]) -> Needs:
