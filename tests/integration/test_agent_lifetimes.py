@@ -47,6 +47,16 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def wait_for_agent(run: "subprocess.Popen[str]", mark: str) -> None:
+    """Wait until an agent sleeps; if it never does, say what its run has said."""
+    deadline = time.monotonic() + _SECONDS
+    while not processes_with(mark):
+        if run.poll() is not None or time.monotonic() > deadline:
+            run.send_signal(signal.SIGTERM)
+            pytest.fail(f"no agent sleeps; its run ended with {run.poll()}: {run.communicate()[0]}")
+        time.sleep(0.02)
+
+
 def unique_seconds() -> str:
     """Return a long time that no other test on this machine sleeps for."""
     return f"{100_000 + secrets.randbelow(800_000)}.{secrets.randbelow(10**9):09}"
@@ -109,7 +119,7 @@ def test_a_killed_run_leaves_no_agent_and_repeats_no_finished_call(desk: AgentDe
     spec = desk.script(SLEEPER.format(mark=mark)) if kind == "command" else "python:sleeper:solve"
     (desk.directory / "sleeper.py").write_text(PYTHON_SLEEPER.format(mark=mark), encoding="utf-8")
     run = started(desk, spec)
-    wait_until(lambda: processes_with(mark))
+    wait_for_agent(run, mark)
     run.send_signal(signal.SIGKILL)
     run.communicate()
 
@@ -118,7 +128,7 @@ def test_a_killed_run_leaves_no_agent_and_repeats_no_finished_call(desk: AgentDe
     assert asked == ["one", "two"]
     # The same command asks again for the second case alone. Its sleep is ended from outside, and it fails.
     again = started(desk, spec)
-    wait_until(lambda: processes_with(mark))
+    wait_for_agent(again, mark)
     for number in processes_with(mark):
         os.kill(number, signal.SIGKILL)
     said, _ = again.communicate(timeout=_SECONDS)
@@ -146,7 +156,7 @@ def test_a_stopped_run_asks_its_agent_to_end_and_keeps_what_was_finished(
     mark = unique_seconds()
     spec = desk.script(SLEEPER.format(mark=mark))
     run = started(desk, spec)
-    wait_until(lambda: processes_with(mark))
+    wait_for_agent(run, mark)
     began = time.monotonic()
     run.send_signal(number)
     said, _ = run.communicate(timeout=_SECONDS)
@@ -162,7 +172,7 @@ def test_an_attempt_whose_box_is_lost_is_void_and_made_again(desk: AgentDesk) ->
     mark = unique_seconds()
     spec = desk.script(SLEEPER.format(mark=mark))
     run = started(desk, spec)
-    wait_until(lambda: processes_with(mark))
+    wait_for_agent(run, mark)
     # As the machine might: the first process of the box is lost. It is the parent of the script.
     (sleeper,) = processes_with(mark)
     init = parent_of(parent_of(sleeper))

@@ -111,7 +111,8 @@ def test_json_is_exactly_one_document_on_stdout(place: Path, extra: list[str]) -
     document = json.loads(stdout)
 
     assert code == 0
-    keys = ["schema", "report", "chain_head", "verdict", "notes", "mean_over_units", "usage", "durations"]
+    keys = ["schema", "report", "chain_head", "verdict", "notes", "mean_over_units"]
+    keys += ["steadiness", "usage", "durations"]
     assert list(document) == keys
     assert document["schema"] == "codegenie.eval.run/1"
     assert document["report"]["schema"] == "codegenie.eval.report/2"

@@ -155,21 +155,10 @@ def _remembered(parts: TrialParts, item: WorkItem) -> Remembered | None:
 
 
 async def _ask(parts: TrialParts, item: WorkItem) -> Produced:
-    case, trial = item.case, item.trial
-    # Write this down first: from here on the agent was asked, however the run ends.
-    await parts.notices.asking(item)
-    seconds = sut_seconds(case, parts.timeout_seconds)
     if isinstance(parts.sut, BoxedRunner):
-        with parts.store.parcel_for_sut(case) as parcel:
-            sut_case = SutCase(case.case_id, case.task_class, "", trial)
-            produced = await _ask_in_box(parts, parts.sut, item, (sut_case, seconds, parcel))
-    elif parts.sut.wants_input:
-        with parts.store.for_sut(case) as directory:
-            sut_case = SutCase(case.case_id, case.task_class, str(directory / "input"), trial)
-            produced = await parts.sut.ask(sut_case, seconds)
-            produced = await to_its_end(parts.collector.completed(case, directory, produced))
+        produced = await _ask_in_box(parts, parts.sut, item)
     else:
-        produced = await parts.sut.ask(SutCase(case.case_id, case.task_class, "", trial), seconds)
+        produced = await _ask_without_box(parts, item)
     # Free text is cleaned where it comes in. All code after this line sees only the cleaned text.
     log = _clean_end(parts.redactor, produced.log, LIMITS.sut_log_bytes).encode()
     if isinstance(produced, SutFault):
@@ -177,14 +166,29 @@ async def _ask(parts: TrialParts, item: WorkItem) -> Produced:
     return replace(produced, log=log)
 
 
-async def _ask_in_box(
-    parts: TrialParts, sut: BoxedRunner, item: WorkItem, question: tuple[SutCase, float, int]
-) -> Produced:
+async def _ask_without_box(parts: TrialParts, item: WorkItem) -> Produced:
+    case, seconds = item.case, sut_seconds(item.case, parts.timeout_seconds)
+    # Write this down first: from here on the agent was asked, however the run ends.
+    await parts.notices.asking(item)
+    if not parts.sut.wants_input:
+        return await parts.sut.ask(SutCase(case.case_id, case.task_class, "", item.trial), seconds)
+    with parts.store.for_sut(case) as directory:
+        question = SutCase(case.case_id, case.task_class, str(directory / "input"), item.trial)
+        produced = await parts.sut.ask(question, seconds)
+        return await to_its_end(parts.collector.completed(case, directory, produced))
+
+
+async def _ask_in_box(parts: TrialParts, sut: BoxedRunner, item: WorkItem) -> Produced:
     """Ask, and note if the call does not count: then a resumed run asks again as if for the first time."""
+    case = item.case
+    question = SutCase(case.case_id, case.task_class, "", item.trial)
     try:
-        produced = await sut.ask_in_box(*question)
+        # If the run ends during this, the agent was not started. The line may be in the journal all the same.
+        await parts.notices.asking(item)
+        with parts.store.parcel_for_sut(case) as parcel:
+            produced = await sut.ask_in_box(question, sut_seconds(case, parts.timeout_seconds), parcel)
     except (ModelNotReached, asyncio.CancelledError) as error:
-        cause = sut.why_not_counted(question[0])
+        cause = sut.why_not_counted(question)
         if isinstance(error, ModelNotReached):
             cause = error.message if error.void else None
         if cause is not None:
