@@ -116,6 +116,16 @@ def test_of_a_home_only_code_is_shown(request_here: PythonRequest) -> None:
     assert hidden(request_here, str(here)) == {".ssh", "notes", "token.txt", ".hidden.py"}
 
 
+@pytest.mark.parametrize("home", ["", "."])
+def test_a_home_that_is_no_path_hides_nothing(
+    request_here: PythonRequest, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    monkeypatch.chdir(request_here.directory)
+    Path(request_here.directory, "data.json").touch()
+
+    assert hidden(request_here, home) == set()
+
+
 def test_a_home_below_the_directory_is_hidden_but_for_the_python_in_it(request_here: PythonRequest) -> None:
     here = Path(request_here.directory)
     (here / "home/.ssh").mkdir(parents=True)

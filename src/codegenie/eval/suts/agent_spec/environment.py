@@ -1,5 +1,6 @@
 """The environment of an agent: built from nothing, and the variables that its file and the user name."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,12 @@ class Surroundings:
     tmp: str
     shown: tuple[str, ...]
     isolation: IsolationClass
+
+
+def home_of(host: Mapping[str, str]) -> str:
+    """Return the home of the user. A variable that is missing, empty or relative names none."""
+    home = host.get("HOME", "")
+    return home if os.path.isabs(home) else "/"
 
 
 def agent_environment(

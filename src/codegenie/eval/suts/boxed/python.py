@@ -12,7 +12,7 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutIdentity
 from codegenie.eval.ports import SutAnswer, SutCase, SutFault
 from codegenie.eval.sanitising import Redactor
-from codegenie.eval.suts.agent_spec.environment import search_path
+from codegenie.eval.suts.agent_spec.environment import home_of, search_path
 from codegenie.eval.suts.agent_spec.needs import missing_in_the_box
 from codegenie.eval.suts.boxed.account import Spent
 from codegenie.eval.suts.boxed.asking import AgentInBox
@@ -116,7 +116,7 @@ async def _asked_interpreter(boxes: Boxes, setup: PythonSetup, named: str | None
     request = BoxRequest(
         view=replace(setup.view, network="none"), workspace=-1, agent_files=setup.agent_files
     )
-    home = setup.host.get("HOME", "/")
+    home = home_of(setup.host)
     path = search_path(setup.host.get("PATH", ""), setup.view.readable)
     try:
         _, out, err = await said_in_box(boxes, request, setup.interpreter_command(), path)

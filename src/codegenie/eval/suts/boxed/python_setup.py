@@ -21,7 +21,12 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import IsolationClass, SutNetwork
 from codegenie.eval.ports import SutCase
 from codegenie.eval.suts.agent_spec.checks import looks_like_a_key, passed_name_problem
-from codegenie.eval.suts.agent_spec.environment import Surroundings, agent_environment, passed_variables
+from codegenie.eval.suts.agent_spec.environment import (
+    Surroundings,
+    agent_environment,
+    home_of,
+    passed_variables,
+)
 from codegenie.eval.suts.agent_spec.filling import CaseTexts
 from codegenie.eval.suts.agent_spec.needs import (
     AGENT_DIRECTORY,
@@ -107,7 +112,7 @@ class PythonSetup:
 @contextmanager
 def python_setup(request: PythonRequest, host: Mapping[str, str]) -> Iterator[PythonSetup]:
     """Look an agent up and pack what its child needs. Raises SutSpecInvalid if no box can show it."""
-    home = host.get("HOME", "/")
+    home = home_of(host)
     directory = request.directory
     refuse_directory(directory, home, request.secrets)
     needs = _interpreter(request.interpreter, directory, host)
@@ -168,7 +173,7 @@ def network_of(request: PythonRequest) -> SutNetwork:
 
 def _interpreter(named: str | None, directory: str, host: Mapping[str, str]) -> Needs:
     """Find the interpreter, and the directories that it needs in the box."""
-    home = host.get("HOME", "/")
+    home = home_of(host)
     try:
         found = find_needs(named or sys.executable, Places((directory,), host.get("PATH", ""), home))
     except SutSpecInvalid as refusal:

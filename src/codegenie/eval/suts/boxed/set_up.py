@@ -13,7 +13,7 @@ from codegenie.eval.limits import LIMITS
 from codegenie.eval.models import SutIdentity, SutNetwork
 from codegenie.eval.sanitising import Redactor
 from codegenie.eval.suts.agent_spec.agent_files import handed_over_files, packed_agent_files, program_digest
-from codegenie.eval.suts.agent_spec.environment import passed_variables, search_path
+from codegenie.eval.suts.agent_spec.environment import home_of, passed_variables, search_path
 from codegenie.eval.suts.agent_spec.filling import check_model, filled_rules
 from codegenie.eval.suts.agent_spec.identity import IdentityParts, agent_digest, version_line
 from codegenie.eval.suts.agent_spec.needs import (
@@ -53,7 +53,7 @@ def looked_up(request: AgentRequest, host: Mapping[str, str]) -> Iterator[Found]
     spec = request.spec
     check_model(spec, request.model)
     network = network_of(request)
-    home = host.get("HOME", "/")
+    home = home_of(host)
     places = Places((str(request.directory), str(request.called_in)), host.get("PATH", ""), home)
     needs = find_needs(spec.command[0], places, spec.files)
     shown = (*needs.shown, *readable_paths(spec, home))
@@ -175,10 +175,10 @@ async def version_of(boxes: Boxes, found: Found, redactor: Redactor) -> str | No
             boxes, request, argv, search_path(setup.host.get("PATH", ""), setup.view.readable)
         )
     except ExecFailed as error:
-        raise missing_in_the_box(error.path, setup.host.get("HOME", "/")) from None
+        raise missing_in_the_box(error.path, home_of(setup.host)) from None
     if not command:
         if code:
-            raise missing_in_the_box(setup.program, setup.host.get("HOME", "/"))
+            raise missing_in_the_box(setup.program, home_of(setup.host))
         return None
     line = version_line(out or err)
     if code or line is None:
