@@ -224,10 +224,9 @@ while time.monotonic() < deadline and not (os.path.isdir(records) and len(os.lis
 os.rename("kit", "kit before")
 if how == "another directory":
     os.mkdir("kit", 0o755)
-    open("kit/go", "w").close()
 if how == "a link to the bench":
     os.symlink(os.path.abspath("bench"), "kit")
-open("kit before/go", "w").close()
+os.remove("kit before/wait")
 sys.stdout.write(run.communicate()[0])
 sys.exit(run.returncode)
 """
@@ -241,8 +240,10 @@ def test_a_directory_that_is_replaced_during_the_run_ends_it_as_changed(what: st
     with agent_desk() as desk:
         kit = desk.directory / "kit"
         kit.mkdir(mode=0o755)
-        # It ends only after the replacement, whichever of the two directories its box shows.
-        desk.script(f"while ! [ -e {kit}/go ]; do sleep 0.02; done\n{FIXING}", "waits.sh")
+        (kit / "wait").touch()
+        # It ends only after the replacement. Its box may show what came instead of the directory (the run is recorded
+        # before the box is made), and that has no such file.
+        desk.script(f"while [ -e {kit}/wait ]; do sleep 0.02; done\n{FIXING}", "waits.sh")
         (desk.directory / "waits.toml").write_text(
             'schema = 1\nname = "waits"\ncommand = ["/agent/waits.sh"]\nfiles = ["waits.sh"]\n'
             f'readable = ["{kit}"]\n'
