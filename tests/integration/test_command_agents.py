@@ -241,8 +241,8 @@ def test_a_directory_that_is_replaced_during_the_run_ends_it_as_changed(what: st
         kit = desk.directory / "kit"
         kit.mkdir(mode=0o755)
         (kit / "wait").touch()
-        # It ends only after the replacement. Its box may show what came instead of the directory (the run is recorded
-        # before the box is made), and that has no such file.
+        # It ends only after the replacement. The run is recorded before the box is made, so the box may show
+        # what came instead of the directory, and that has no such file.
         desk.script(f"while [ -e {kit}/wait ]; do sleep 0.02; done\n{FIXING}", "waits.sh")
         (desk.directory / "waits.toml").write_text(
             'schema = 1\nname = "waits"\ncommand = ["/agent/waits.sh"]\nfiles = ["waits.sh"]\n'
